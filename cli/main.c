@@ -1,0 +1,56 @@
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+  const char *name, *help;
+  int (*run)(int argc, char **argv);
+} commands[] = {
+    {"run", "run a command confined", cli_run},
+    {"wrap", "print what to spawn instead, as JSON", cli_wrap},
+    {"doctor", "what this host can enforce, and why not more", cli_doctor},
+};
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+int cli_refuse(const char *format, ...) {
+  char line[CONFINE_ERROR_TEXT_MAX + 256] = "confine: ";
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line + 9, sizeof line - 10, format, arguments);
+  va_end(arguments);
+  size_t length = strlen(line);
+  line[length] = '\n';
+  ssize_t ignored = write(STDERR_FILENO, line, length + 1);
+  (void)ignored;
+  return CLI_REFUSED;
+}
+
+int cli_refuse_error(const confine_error *error) {
+  if (error->line)
+    return cli_refuse("%s (line %u, column %u)", error->text, error->line, error->column);
+  return cli_refuse("%s", error->text);
+}
+
+static int help(void) {
+  puts("usage: confine COMMAND [ARGUMENTS]\n");
+  for (size_t i = 0; i < COMMANDS; i++)
+    printf("  %-8s %s\n", commands[i].name, commands[i].help);
+  puts("\n  --version, --help; each command has a --help of its own");
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2)
+    return cli_refuse("no command given; try: confine run -- COMMAND, or confine --help");
+  if (strcmp(argv[1], "--help") == 0)
+    return help();
+  if (strcmp(argv[1], "--version") == 0)
+    return puts("confine " CONFINE_VERSION) < 0 ? CLI_REFUSED : 0;
+  for (size_t i = 0; i < COMMANDS; i++)
+    if (strcmp(argv[1], commands[i].name) == 0)
+      return commands[i].run(argc - 2, argv + 2);
+  return cli_refuse("unknown command %s; the commands are run, wrap, doctor (see confine --help)", argv[1]);
+}

@@ -1,0 +1,56 @@
+#include "cli.h"
+#include "options.h"
+#include "report.h"
+
+
+/* The result is on record; standard error is for what a person must know although the command never ran. */
+static void explain(const confine_result *result, const confine_policy *policy, const char *command) {
+  if (confine_result_failed_step(result)) {
+    confine_error error = CONFINE_ERROR_INIT;
+    if (!confine_result_started(result))
+      confine_unavailable_text(confine_policy_mode(policy), confine_result_failure_detail(result), &error);
+    cli_refuse("%s", *error.text ? error.text : confine_result_failure_detail(result));
+  } else if (!confine_result_started(result) && confine_result_exit_code(result) == 127) {
+    cli_refuse("%s: command not found", command);
+  } else if (!confine_result_started(result) && confine_result_exit_code(result) == 126) {
+    cli_refuse("%s: found but not executable", command);
+  }
+}
+
+int cli_run(int argc, char **argv) {
+  struct cli_options options;
+  confine_provider *provider = NULL;
+  confine_policy *policy = NULL;
+  confine_result *result = NULL;
+  confine_error error = CONFINE_ERROR_INIT;
+  confine_run_options run = CONFINE_RUN_OPTIONS_INIT;
+  struct report report = {.fd = -1, .directory = -1};
+  int status = cli_options_parse(CLI_RUN, argc, argv, &options);
+  if (status <= 0)
+    return status == 0 ? 0 : CLI_REFUSED;
+  status = report_open(options.report, &report);
+  if (status == 0)
+    status = cli_options_apply(&options, &provider, &policy, &run.runner);
+  if (status == 0) {
+    run.require_full = options.require_full;
+    run.keep_background = options.keep_background;
+    run.no_observe = options.no_observe;
+    run.release_stdio = 1;
+    run.timeout_seconds = options.timeout_seconds;
+    if (confine_run(provider, options.command, policy, &run, &result, &error) < 0)
+      status = cli_refuse_error(&error);
+  }
+  if (result) {
+    explain(result, policy, options.command[0]);
+    status = report_write(&report, confine_result_json(result));
+    if (status == 0)
+      status = confine_result_exit_status(result);
+  } else {
+    report_abandon(&report);
+  }
+  confine_result_free(result);
+  confine_policy_free(policy);
+  confine_provider_free(provider);
+  cli_options_release(&options);
+  return status;
+}

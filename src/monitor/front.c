@@ -1,0 +1,332 @@
+#include "monitor/front.h"
+#include "monitor/monitor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#define END_LIMIT_MS 10000
+/* Between SIGTERM at a timeout and the end of the tree. */
+#define GRACE_MS 3000
+
+struct front {
+  const struct confine__front_options *options;
+  struct confine__front_result *result;
+  int channel, signals;
+  pid_t monitor_pid;
+  int monitor_gone, inner_known;
+  int parent; /* pidfd, or -1 */
+  int terminal; /* descriptor of our controlling terminal, or -1 */
+  pid_t foreground;
+  struct termios settings;
+};
+
+static double now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* The command may leave the terminal raw or give it to a process group that ends with it. */
+static void save_terminal(struct front *front) {
+  front->terminal = -1;
+  for (int fd = 0; fd < 3; fd++) {
+    if (tcgetattr(fd, &front->settings) != 0)
+      continue;
+    front->foreground = tcgetpgrp(fd);
+    if (front->foreground == getpgrp())
+      front->terminal = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return;
+  }
+}
+
+/* If this job has been put into the background meanwhile, the terminal is somebody else's now; if its
+ * process group has ended with the command, nobody's. SIGTTOU is blocked, so no call stops us. */
+static void restore_terminal(struct front *front) {
+  if (front->terminal < 0)
+    return;
+  pid_t holder = tcgetpgrp(front->terminal);
+  if (holder > 0 && holder != front->foreground && kill(-holder, 0) != 0 && errno == ESRCH) {
+    tcsetpgrp(front->terminal, front->foreground);
+    holder = front->foreground;
+  }
+  if (holder == front->foreground)
+    tcsetattr(front->terminal, TCSADRAIN, &front->settings);
+  close(front->terminal);
+}
+
+static void send_to(int channel, uint32_t type, int value) {
+  struct confine__message message = {.type = type, .value = value, .index = -1};
+  if (channel >= 0)
+    send(channel, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void forward(struct front *front, int signal) {
+  send_to(front->options->inside >= 0 ? front->options->inside : front->channel, CONFINE__MESSAGE_SIGNAL,
+          signal);
+}
+
+static void report(struct front *front, const struct confine__message *message) {
+  if (front->options->outside >= 0)
+    send(front->options->outside, message, sizeof *message, MSG_NOSIGNAL);
+}
+
+/* What the terminal sends, it sends to the command as well: both are of one process group. */
+static void on_signal(struct front *front) {
+  struct signalfd_siginfo info;
+  while (read(front->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+    if (info.ssi_code == SI_KERNEL && info.ssi_signo != SIGCONT)
+      continue;
+    forward(front, (int)info.ssi_signo);
+  }
+}
+
+/* Our own parent sees a stopped job only if this process stops too. */
+static void stop_with_command(struct front *front) {
+  kill(getpid(), SIGSTOP);
+  forward(front, SIGCONT);
+}
+
+/* A reader or writer at the other end must see when the command lets go, not when this process does. */
+static void release_stdio(const struct front *front) {
+  if (!front->options->release_stdio)
+    return;
+  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing < 0)
+    return;
+  dup2(nothing, STDIN_FILENO);
+  dup2(nothing, STDOUT_FILENO);
+  close(nothing);
+}
+
+static void on_started(struct front *front, struct confine__message *message) {
+  message->value |= front->options->cwd_hidden;
+  front->result->started = 1;
+  front->result->cwd_hidden = message->value & 1;
+  release_stdio(front);
+}
+
+static void note_setup(struct confine__front_result *result, const struct confine__message *message) {
+  result->step = (enum confine__step)message->value;
+  result->error = message->detail;
+  result->index = message->index;
+}
+
+static void on_monitor(struct front *front) {
+  struct confine__front_result *result = front->result;
+  struct confine__message message;
+  ssize_t got = recv(front->channel, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got != (ssize_t)sizeof message) {
+    front->monitor_gone = 1;
+    return;
+  }
+  int nested = front->options->inside >= 0;
+  switch (message.type) {
+  case CONFINE__MESSAGE_STARTED:
+    if (!nested)
+      on_started(front, &message);
+    break;
+  case CONFINE__MESSAGE_SETUP_FAILED:
+    note_setup(result, &message);
+    front->monitor_gone = 1;
+    break;
+  case CONFINE__MESSAGE_STOPPED:
+    stop_with_command(front);
+    return;
+  case CONFINE__MESSAGE_ENDED:
+    result->timed_out = message.detail;
+    result->outer_status = message.value;
+    if (!nested) {
+      result->ended = 1;
+      result->wait_status = message.value;
+    }
+    front->monitor_gone = 1;
+    break;
+  default:
+    return;
+  }
+  report(front, &message);
+}
+
+/* Messages of the launcher that runs inside the plan's command. */
+static void on_inside(struct front *front) {
+  struct confine__front_result *result = front->result;
+  struct confine__message message;
+  ssize_t got = recv(front->options->inside, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got != (ssize_t)sizeof message) {
+    front->inner_known = 1; /* its end is closed: nothing more will come */
+    return;
+  }
+  if (message.type == CONFINE__MESSAGE_STARTED) {
+    on_started(front, &message);
+  } else if (message.type == CONFINE__MESSAGE_SETUP_FAILED) {
+    note_setup(result, &message);
+  } else if (message.type == CONFINE__MESSAGE_ENDED) {
+    result->ended = 1;
+    result->wait_status = message.value;
+  }
+}
+
+/* The caller outside sends signals for the command, or vanishes. */
+static int on_outside(struct front *front) {
+  struct confine__message message;
+  ssize_t got = recv(front->options->outside, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return 0;
+  if (got != (ssize_t)sizeof message)
+    return -1;
+  send_to(front->channel, message.type, message.value);
+  return 0;
+}
+
+static void watch(struct front *front) {
+  const struct confine__front_options *options = front->options;
+  double deadline = options->timeout_ms && options->inside >= 0 ? now_ms() + (double)options->timeout_ms : 0;
+  struct pollfd fds[5] = {{.fd = front->channel, .events = POLLIN},
+                          {.fd = front->signals, .events = POLLIN},
+                          {.fd = options->inside, .events = POLLIN},
+                          {.fd = options->outside, .events = POLLIN},
+                          {.fd = front->parent, .events = POLLIN}};
+  while (!front->monitor_gone) {
+    int wait = -1;
+    if (deadline > 0) {
+      double left = deadline - now_ms();
+      if (left <= 0) {
+        forward(front, SIGTERM);
+        forward(front, SIGCONT);
+        deadline = 0;
+        continue;
+      }
+      wait = (int)(left < 1e6 ? left + 1 : 1e6);
+    }
+    if (poll(fds, 5, wait) < 0)
+      continue;
+    if (fds[2].revents) {
+      on_inside(front);
+      if (front->inner_known)
+        fds[2].fd = -1;
+    }
+    if (fds[0].revents)
+      on_monitor(front);
+    if (fds[1].revents)
+      on_signal(front);
+    if (fds[3].revents && on_outside(front) != 0) {
+      send_to(front->channel, CONFINE__MESSAGE_END, 0);
+      fds[3].fd = -1;
+    }
+    if (fds[4].revents) {
+      send_to(front->channel, CONFINE__MESSAGE_END, 0);
+      fds[4].fd = -1;
+    }
+  }
+  /* What the launcher inside said before it ended. */
+  while (options->inside >= 0 && !front->inner_known) {
+    struct pollfd last = {.fd = options->inside, .events = POLLIN};
+    if (poll(&last, 1, 0) <= 0)
+      break;
+    on_inside(front);
+  }
+}
+
+static int open_signals(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  static const int watched[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
+  for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++)
+    sigaddset(&set, watched[i]);
+  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Whoever killed the monitor has not freed the tree: this process is a subreaper, its children are here. */
+static void after_lost_monitor(struct front *front) {
+  int status = 0;
+  confine__end_tree(END_LIMIT_MS, -1, &status);
+  front->result->step = CONFINE__STEP_MONITOR;
+  front->result->error = 0;
+}
+
+/* Returns 0 if the monitor lives on, for background processes. */
+static int finish(struct front *front, const struct confine__monitor *monitor) {
+  struct confine__front_result *result = front->result;
+  int lost = !result->ended && result->step == CONFINE__STEP_NONE && front->options->inside < 0;
+  if (lost)
+    after_lost_monitor(front);
+  else if (monitor->keep_background && !result->timed_out && result->ended)
+    return 0;
+  else
+    while (waitpid(front->monitor_pid, NULL, __WALL) < 0 && errno == EINTR)
+      ;
+  return 1;
+}
+
+int confine__front_run(struct confine__plan *plan, const struct confine__front_options *options,
+                       struct confine__front_result *result) {
+  struct confine__front_result blank = {.index = -1};
+  struct front front = {.options = options, .result = result};
+  struct confine__monitor monitor = {.plan = plan,
+                                     .keep_background = options->keep_background,
+                                     .timeout_ms = options->timeout_ms,
+                                     .grace_ms = GRACE_MS,
+                                     .terminate_outside = options->inside >= 0};
+  sigset_t every, mask;
+  void *stack = NULL;
+  *result = blank;
+  sigfillset(&every);
+  sigprocmask(SIG_BLOCK, &every, &mask);
+  if (!plan->signal_mask)
+    plan->signal_mask = &mask;
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  save_terminal(&front);
+  double start = now_ms();
+  front.signals = open_signals();
+  front.parent = options->follow_parent ? (int)syscall(SYS_pidfd_open, getppid(), 0) : -1;
+  int r = front.signals < 0 ? -errno
+                            : confine__monitor_start(&monitor, &front.channel, &front.monitor_pid, &stack);
+  if (r == 0) {
+    watch(&front);
+    if (finish(&front, &monitor))
+      confine__monitor_release(stack);
+    close(front.channel);
+    result->duration_ms = now_ms() - start;
+  }
+  restore_terminal(&front);
+  if (front.signals >= 0)
+    close(front.signals);
+  if (front.parent >= 0)
+    close(front.parent);
+  if (plan->signal_mask == &mask)
+    plan->signal_mask = NULL;
+  return r;
+}
+
+_Noreturn void confine__front_mirror(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    int number = WTERMSIG(wait_status);
+    struct rlimit none = {0, 0};
+    sigset_t set;
+    setrlimit(RLIMIT_CORE, &none);
+    signal(number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    _exit(128 + number);
+  }
+  _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 125);
+}

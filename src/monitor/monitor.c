@@ -1,0 +1,316 @@
+#include "monitor/monitor.h"
+#include "enter/sys.h"
+#include "monitor/protocol.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define MONITOR_STACK (64 * 1024)
+#define COMMAND_STACK (128 * 1024) /* the shifted arguments of a script are the largest thing on it */
+#define GUARD_PAGE 4096
+#define STACKS (MONITOR_STACK + COMMAND_STACK + 2 * GUARD_PAGE)
+/* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
+#define END_LIMIT_MS 10000
+
+/* clone(2) with a stack of the child's own, which calls run(arg) and exits with its value. */
+static __attribute__((noinline)) long clone_call(unsigned long flags, char *stack_top, int (*run)(void *),
+                                                 void *arg) {
+  uintptr_t *sp = (uintptr_t *)stack_top;
+  *--sp = (uintptr_t)arg;
+  *--sp = (uintptr_t)run;
+#if defined(__x86_64__)
+  long result;
+  register long r10 __asm__("r10") = 0;
+  register long r8 __asm__("r8") = 0;
+  __asm__ volatile("syscall\n\t"
+                   "test %%rax, %%rax\n\t"
+                   "jnz 1f\n\t"
+                   "xor %%ebp, %%ebp\n\t"
+                   "pop %%rax\n\t"
+                   "pop %%rdi\n\t"
+                   "call *%%rax\n\t"
+                   "mov %%eax, %%edi\n\t"
+                   "mov %[exit], %%eax\n\t"
+                   "syscall\n\t"
+                   "hlt\n"
+                   "1:"
+                   : "=a"(result)
+                   : "a"((long)__NR_clone), "D"(flags), "S"(sp), "d"(0l), "r"(r10), "r"(r8),
+                     [exit] "i"(__NR_exit_group)
+                   : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 __asm__("x8") = __NR_clone;
+  register long x0 __asm__("x0") = (long)flags;
+  register long x1 __asm__("x1") = (long)sp;
+  register long x2 __asm__("x2") = 0;
+  register long x3 __asm__("x3") = 0;
+  register long x4 __asm__("x4") = 0;
+  __asm__ volatile("svc 0\n\t"
+                   "cbnz x0, 1f\n\t"
+                   "mov x29, xzr\n\t"
+                   "ldp x1, x0, [sp], #16\n\t"
+                   "blr x1\n\t"
+                   "mov x8, %[exit]\n\t"
+                   "svc 0\n"
+                   "1:"
+                   : "+r"(x0)
+                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [exit] "i"(__NR_exit_group)
+                   : "memory", "cc", "x30");
+  return x0;
+#endif
+}
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  sys(__NR_clock_gettime, CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+}
+
+static void send_message(const struct confine__monitor *monitor, uint32_t type, int value, int detail,
+                         int index) {
+  struct confine__message message = {type, value, detail, index};
+  sys(__NR_sendto, monitor->channel, &message, sizeof message, MSG_NOSIGNAL, 0, 0);
+}
+
+/* The command's side of clone, sharing memory with a suspended monitor until it execs or exits. */
+static int become_command(void *arg) {
+  struct confine__monitor *monitor = arg;
+  /* If the monitor is killed, at least the command itself dies with it at once. */
+  sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  confine__enter(monitor->plan, &monitor->outcome);
+  return 127;
+}
+
+struct watch {
+  struct confine__monitor *monitor;
+  int signals;        /* signalfd of SIGCHLD */
+  int64_t deadline;   /* 0: none */
+  int terminated;     /* the polite signal has been sent */
+  int told_stopped;
+  int ended, status, timed_out;
+  int caller_gone;
+};
+
+static int start_command(struct watch *watch) {
+  struct confine__monitor *monitor = watch->monitor;
+  const struct confine__plan *plan = monitor->plan;
+  struct confine__outcome *outcome = &monitor->outcome;
+  unsigned long namespaces = confine__plan_namespaces(plan);
+  long r = 0;
+  /* A mount namespace translates the current directory, so the workspace is entered by descriptor. */
+  if ((plan->flags & CONFINE__PLAN_MOUNTS) && plan->root_count)
+    r = sys(__NR_fchdir, plan->roots[0].fd);
+  if (r < 0) {
+    outcome->step = CONFINE__STEP_OPEN_ROOT;
+    outcome->index = 0;
+    outcome->error = (int32_t)-r;
+    return -1;
+  }
+  r = clone_call(SYS_CLONE_VM | SYS_CLONE_VFORK | SYS_CLONE_FILES | namespaces | SIGCHLD,
+                 monitor->command_stack, become_command, monitor);
+  if (r < 0) {
+    outcome->step = CONFINE__STEP_CLONE;
+    outcome->index = -1;
+    outcome->error = (int32_t)-r;
+    return -1;
+  }
+  monitor->command = (pid_t)r;
+  if (outcome->step == CONFINE__STEP_NONE)
+    return 0;
+  sys(__NR_wait4, monitor->command, 0, __WALL, 0);
+  return -1;
+}
+
+static void reap(struct watch *watch) {
+  int status;
+  long pid;
+  while ((pid = sys(__NR_wait4, -1, &status, WNOHANG | WUNTRACED | __WALL, 0)) > 0) {
+    if (pid != watch->monitor->command)
+      continue;
+    if (WIFSTOPPED(status)) {
+      watch->told_stopped = 1;
+      send_message(watch->monitor, CONFINE__MESSAGE_STOPPED, WSTOPSIG(status), 0, -1);
+    } else {
+      watch->ended = 1;
+      watch->status = status;
+    }
+  }
+}
+
+static void signal_command(struct watch *watch, int signal) {
+  if (!watch->ended)
+    sys(__NR_kill, watch->monitor->command, signal);
+}
+
+/* A stopped caller cannot hear that its command has ended. */
+static void wake_caller(struct watch *watch) {
+  if (watch->told_stopped && !watch->caller_gone)
+    sys(__NR_kill, sys(__NR_getppid), SIGCONT);
+}
+
+static void end_everything(struct watch *watch) {
+  int status = watch->status;
+  confine__end_tree(END_LIMIT_MS, watch->ended ? -1 : watch->monitor->command, &status);
+  watch->status = status;
+  watch->ended = 1;
+}
+
+static void on_deadline(struct watch *watch) {
+  watch->timed_out = 1;
+  if (watch->terminated || !watch->monitor->grace_ms) {
+    end_everything(watch);
+    return;
+  }
+  watch->terminated = 1;
+  watch->deadline = now_ms() + watch->monitor->grace_ms;
+  if (!watch->monitor->terminate_outside) {
+    signal_command(watch, SIGTERM);
+    signal_command(watch, SIGCONT);
+  }
+}
+
+static void on_channel(struct watch *watch) {
+  struct confine__message message;
+  long got = sys(__NR_recvfrom, watch->monitor->channel, &message, sizeof message, MSG_DONTWAIT, 0, 0);
+  if (got == -EAGAIN || got == -EINTR)
+    return;
+  if (got != (long)sizeof message) {
+    watch->caller_gone = 1;
+    end_everything(watch);
+  } else if (message.type == CONFINE__MESSAGE_SIGNAL) {
+    signal_command(watch, message.value);
+    if (message.value == SIGCONT)
+      watch->told_stopped = 0;
+  } else if (message.type == CONFINE__MESSAGE_END) {
+    end_everything(watch);
+  }
+}
+
+static void watch_command(struct watch *watch) {
+  struct pollfd fds[2] = {{.fd = watch->signals, .events = POLLIN},
+                          {.fd = watch->monitor->channel, .events = POLLIN}};
+  while (!watch->ended) {
+    struct timespec left, *timeout = NULL;
+    if (watch->deadline) {
+      int64_t ms = watch->deadline - now_ms();
+      if (ms <= 0) {
+        on_deadline(watch);
+        continue;
+      }
+      left.tv_sec = (time_t)(ms / 1000);
+      left.tv_nsec = (long)(ms % 1000) * 1000000;
+      timeout = &left;
+    }
+    sys(__NR_ppoll, fds, 2, timeout, 0, 8);
+    if (fds[0].revents) {
+      char info[128 * 8];
+      sys(__NR_read, watch->signals, info, sizeof info);
+      reap(watch);
+    }
+    if (!watch->ended && fds[1].revents)
+      on_channel(watch);
+  }
+}
+
+/* What the command left behind may go on; it stays confined, and this process stays its reaper. */
+static void wait_for_background(void) {
+  int status;
+  while (sys(__NR_wait4, -1, &status, __WALL, 0) != -ECHILD)
+    ;
+}
+
+/* Nothing of the caller's may stay open here, or a reader of its pipes would wait for this process. */
+static void keep_only(struct watch *watch) {
+  long channel = sys(__NR_fcntl, watch->monitor->channel, F_DUPFD_CLOEXEC, 3);
+  long signals = sys(__NR_fcntl, watch->signals, F_DUPFD_CLOEXEC, 3);
+  if (channel < 0 || signals < 0)
+    return;
+  sys(__NR_dup3, channel, 0, O_CLOEXEC);
+  sys(__NR_dup3, signals, 1, O_CLOEXEC);
+  watch->monitor->channel = 0;
+  watch->signals = 1;
+  sys(__NR_close_range, 2, ~0u, 0);
+}
+
+static int run_monitor(void *arg) {
+  struct confine__monitor *monitor = arg;
+  struct watch watch = {.monitor = monitor};
+  struct {
+    void *handler;
+    unsigned long flags;
+    void *restorer;
+    uint64_t mask;
+  } by_default = {0};
+  uint64_t children = 1ull << (SIGCHLD - 1);
+  sys(__NR_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  /* An ignored SIGCHLD would let children vanish unread. */
+  sys(__NR_rt_sigaction, SIGCHLD, &by_default, 0, 8);
+  watch.signals = (int)sys(__NR_signalfd4, -1, &children, 8, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (watch.signals < 0) {
+    send_message(monitor, CONFINE__MESSAGE_SETUP_FAILED, CONFINE__STEP_MONITOR, -watch.signals, -1);
+    return 1;
+  }
+  if (start_command(&watch) != 0) {
+    send_message(monitor, CONFINE__MESSAGE_SETUP_FAILED, monitor->outcome.step, monitor->outcome.error,
+                 monitor->outcome.index);
+    return 1;
+  }
+  keep_only(&watch);
+  send_message(monitor, CONFINE__MESSAGE_STARTED, monitor->outcome.cwd_hidden, 0, -1);
+  if (monitor->timeout_ms)
+    watch.deadline = now_ms() + monitor->timeout_ms;
+  reap(&watch); /* it may have ended before anybody listened */
+  watch_command(&watch);
+  int stay = monitor->keep_background && !watch.caller_gone && !watch.timed_out;
+  if (!stay)
+    end_everything(&watch);
+  /* The caller may free *monitor as soon as it has this message. */
+  wake_caller(&watch);
+  send_message(monitor, CONFINE__MESSAGE_ENDED, watch.status, watch.timed_out, -1);
+  if (stay)
+    wait_for_background();
+  return 0;
+}
+
+int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t *pid, void **stack) {
+  int pair[2];
+  long r = sys(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+  if (r < 0)
+    return (int)r;
+  long map = sys(__NR_mmap, 0, STACKS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (map < 0 && map > -4096) {
+    r = map;
+    goto close_pair;
+  }
+  char *base = (char *)map;
+  sys(__NR_mprotect, base, GUARD_PAGE, PROT_NONE);
+  sys(__NR_mprotect, base + GUARD_PAGE + COMMAND_STACK, GUARD_PAGE, PROT_NONE);
+  monitor->command_stack = base + GUARD_PAGE + COMMAND_STACK;
+  monitor->channel = pair[1];
+  monitor->outcome.step = CONFINE__STEP_NONE;
+  monitor->outcome.listener = -1;
+  r = clone_call(SYS_CLONE_VM, base + STACKS, run_monitor, monitor);
+  if (r < 0) {
+    sys(__NR_munmap, base, STACKS);
+    goto close_pair;
+  }
+  sys_close(pair[1]);
+  *channel = pair[0];
+  *pid = (pid_t)r;
+  *stack = base;
+  return 0;
+close_pair:
+  sys_close(pair[0]);
+  sys_close(pair[1]);
+  return (int)r;
+}
+
+void confine__monitor_release(void *stack) {
+  sys(__NR_munmap, stack, STACKS);
+}

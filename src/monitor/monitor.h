@@ -1,0 +1,43 @@
+/*
+ * The monitor: a process that never execs, stands between caller and command, and is the command's
+ * parent, its tree's reaper and its clock. It shares the caller's memory (CLONE_VM), so it uses raw
+ * system calls only and no libc state.
+ */
+#ifndef CONFINE_MONITOR_MONITOR_H
+#define CONFINE_MONITOR_MONITOR_H
+
+#include "enter/plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct confine__monitor {
+  const struct confine__plan *plan;
+  int channel;           /* the monitor's end */
+  int keep_background;   /* leave the command's background processes running */
+  int64_t timeout_ms;    /* 0: none */
+  int64_t grace_ms;      /* between SIGTERM at the timeout and the end of the tree */
+  int terminate_outside; /* somebody else delivers that SIGTERM */
+  struct confine__outcome outcome;
+  char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
+  pid_t command;
+};
+
+/*
+ * Starts a monitor that carries the plan out; the caller's signals must be blocked. Returns 0 with the
+ * monitor's pid (reap it with __WALL) and the caller's end of the channel, or a negated errno. *stack is the mapping to
+ * free by confine__monitor_release once the monitor has been reaped. Not before the monitor has ended
+ * may *monitor or its plan change.
+ */
+int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t *pid, void **stack);
+void confine__monitor_release(void *stack);
+
+/*
+ * Kills every descendant of the calling process that is or becomes its child (the caller is a child
+ * subreaper) and reaps them, until none is left or limit_ms have passed. Returns 1 when none is left.
+ * If command's end is met, *command_status gets its wait status.
+ */
+int confine__end_tree(int limit_ms, pid_t command, int *command_status);
+
+#endif

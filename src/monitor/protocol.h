@@ -1,0 +1,27 @@
+/*
+ * Messages between the process a caller started, the monitor beside its command, and, where one runner
+ * is inside another, the caller outside: fixed-size datagrams over a SOCK_SEQPACKET pair whose ends are
+ * closed before the command starts. The command never has one, so what they say is evidence.
+ */
+#ifndef CONFINE_MONITOR_PROTOCOL_H
+#define CONFINE_MONITOR_PROTOCOL_H
+
+#include <stdint.h>
+
+enum confine__message_type {
+  /* from the side of the command */
+  CONFINE__MESSAGE_STARTED = 1,      /* value: bit 0, the current directory was hidden */
+  CONFINE__MESSAGE_SETUP_FAILED = 2, /* value: enum confine__step; detail: errno; index: root or -1 */
+  CONFINE__MESSAGE_STOPPED = 3,      /* value: signal that stopped the command */
+  CONFINE__MESSAGE_ENDED = 4,        /* value: wait status as wait4(2) gives it; detail: 1, timed out */
+  /* towards the command */
+  CONFINE__MESSAGE_SIGNAL = 5, /* value: signal to deliver to the command */
+  CONFINE__MESSAGE_END = 6,    /* end the whole tree now */
+};
+
+struct confine__message {
+  uint32_t type; /* enum confine__message_type */
+  int32_t value, detail, index;
+};
+
+#endif

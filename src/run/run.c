@@ -1,0 +1,261 @@
+/* One call, from policy to record: choose, start, read what happened. */
+#include "base/error.h"
+#include "enter/plan.h"
+#include "monitor/front.h"
+#include "policy/policy.h"
+#include "provider/provider.h"
+#include "run/result.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+struct call {
+  confine_provider *provider;
+  const char *const *argv;
+  const confine_policy *policy;
+  const confine_run_options *options;
+  confine_result *result;
+  struct confine__front_result front;
+};
+
+static void blank_plan(struct confine__plan *plan) {
+  memset(plan, 0, sizeof *plan);
+  plan->envp = environ;
+  plan->cwd.fd = -1;
+  plan->keep_fd = -1;
+  for (int i = 0; i < 3; i++)
+    plan->stdio[i] = -1;
+}
+
+static int start(struct call *call, struct confine__plan *plan, int inside, confine_error *error) {
+  struct confine__front_options options = {.timeout_ms = (int64_t)(call->options->timeout_seconds * 1000),
+                                           .keep_background = call->options->keep_background,
+                                           .release_stdio = call->options->release_stdio,
+                                           .outside = -1,
+                                           .inside = inside};
+  if (call->options->timeout_seconds > 0 && options.timeout_ms == 0)
+    options.timeout_ms = 1;
+  int r = confine__front_run(plan, &options, &call->front);
+  return r < 0 ? confine__error_errno(error, CONFINE_ESYSTEM, -r, "cannot start a monitor process") : 0;
+}
+
+/* Where the caller is, to be found again in the private tree. A directory without a name is told apart by
+ * its identity alone. */
+static void note_cwd(struct confine__plan *plan, char *name, size_t size) {
+  struct stat st;
+  if (stat(".", &st) != 0)
+    return;
+  plan->cwd.device = st.st_dev;
+  plan->cwd.inode = st.st_ino;
+  plan->cwd.path = getcwd(name, size);
+}
+
+static int run_direct(struct call *call, const struct confine__runner *runner, confine_error *error) {
+  struct confine__plan plan;
+  char cwd[PATH_MAX];
+  size_t count = confine_policy_root_count(call->policy);
+  struct confine__root *roots = calloc(count + 1, sizeof *roots);
+  if (!roots)
+    return confine__error_memory(error);
+  for (size_t i = 0; i < count; i++) {
+    const struct confine__held_path *held = confine__policy_root(call->policy, i);
+    roots[i] = (struct confine__root){held->path, held->fd, held->device, held->inode};
+  }
+  blank_plan(&plan);
+  plan.flags = runner ? runner->plan_flags(confine__provider_host(call->provider), call->policy) : 0;
+  plan.roots = roots;
+  plan.root_count = count;
+  plan.argv = (char *const *)call->argv;
+  confine__plan_host(&plan);
+  if (plan.flags & CONFINE__PLAN_MOUNTS)
+    note_cwd(&plan, cwd, sizeof cwd);
+  int r = start(call, &plan, -1, error);
+  free(roots);
+  return r;
+}
+
+static int run_wrapped(struct call *call, const struct confine__runner *runner, confine_error *error) {
+  int channel[2];
+  confine_wrapped *wrapped = NULL;
+  struct confine__plan plan;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0)
+    return confine__error_errno(error, CONFINE_ESYSTEM, errno, "cannot make a status channel");
+  int custom = runner->id == CONFINE_RUNNER_CUSTOM;
+  struct confine__call inner = {.argv = call->argv,
+                                .status_fd = custom ? -1 : channel[1],
+                                .keep_background = call->options->keep_background};
+  int r = confine__provider_wrap(call->provider, runner, &inner, call->policy, &wrapped, error);
+  if (r == 0) {
+    blank_plan(&plan);
+    plan.argv = (char *const *)confine_wrapped_argv(wrapped);
+    plan.keep_fd = inner.status_fd;
+    fcntl(channel[1], F_SETFD, 0);
+    r = start(call, &plan, custom ? -1 : channel[0], error);
+  }
+  close(channel[0]);
+  close(channel[1]);
+  confine_wrapped_free(wrapped);
+  return r;
+}
+
+/* A step that fails for want of a facility says that this runner is not usable here; the others say
+ * something about the call. */
+static int is_unusable(const struct confine__front_result *front) {
+  if (front->started || front->error == EAGAIN || front->error == ENOMEM || front->error == EMFILE ||
+      front->error == ENFILE)
+    return 0;
+  switch (front->step) {
+  case CONFINE__STEP_CLONE:
+  case CONFINE__STEP_ID_MAP:
+  case CONFINE__STEP_CLONE_ROOT:
+  case CONFINE__STEP_READ_ONLY:
+  case CONFINE__STEP_PRIVATE_TMP:
+  case CONFINE__STEP_PRIVATE_DEV:
+  case CONFINE__STEP_LANDLOCK:
+  case CONFINE__STEP_RESTRICT:
+  case CONFINE__STEP_GUARD:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+static int has_terminal(void) {
+  return isatty(0) || isatty(1) || isatty(2);
+}
+
+static int check_full(const struct confine__runner *runner, uint32_t gaps, confine_error *error) {
+  char words[256] = "";
+  if (!gaps)
+    return 0;
+  for (uint32_t bit = 1; bit; bit <<= 1)
+    if ((gaps & bit) && confine_gap_name(bit)) {
+      strcat(words, *words ? ", " : "");
+      strcat(words, confine_gap_name(bit));
+    }
+  return confine__error(error, CONFINE_EPARTIAL,
+                        "full enforcement is required, but the %s runner's is partial here (gaps: %s); see `confine "
+                        "doctor`, or leave out --require full",
+                        runner->name, words);
+}
+
+/* Tries one candidate. Returns 1 when the command ran or is this call's own failure, 0 when the runner
+ * turned out not to be usable, or an error. */
+static int try_runner(struct call *call, confine_runner id, int sole, confine_error *error) {
+  const struct confine__runner *runner = confine__runner_find(id);
+  if (!runner)
+    return confine__unavailable(error, call->policy->mode, NULL);
+  uint32_t gaps = runner->gaps(confine__provider_host(call->provider));
+  int r = confine__provider_check(call->provider, runner, call->policy, runner->plan_flags != NULL, error);
+  if (r == 0 && call->options->require_full)
+    r = check_full(runner, gaps, error);
+  if (r < 0)
+    return r;
+  call->result->runner = id;
+  call->result->gaps = gaps;
+  call->result->enforcement = confine__enforcement_of(gaps);
+  if (runner->plan_flags) {
+    if (id == CONFINE_RUNNER_LANDLOCK && confine__provider_host(call->provider)->landlock_abi < 1)
+      return 0;
+    r = run_direct(call, runner, error);
+  } else {
+    if (id != CONFINE_RUNNER_CUSTOM && confine__provider_probe(call->provider, id, error) < 0)
+      return 0;
+    r = run_wrapped(call, runner, error);
+  }
+  if (r < 0)
+    return r;
+  return !is_unusable(&call->front) || sole ? 1 : 0;
+}
+
+static int try_chain(struct call *call, confine_error *error) {
+  size_t count = 1;
+  const confine_runner *chain = &call->options->runner;
+  int r = 0;
+  confine_error first = CONFINE_ERROR_INIT, ignored = CONFINE_ERROR_INIT;
+  if (call->options->runner == CONFINE_RUNNER_NONE)
+    chain = confine__provider_chain(call->provider, &count);
+  for (size_t i = 0; i < count; i++) {
+    confine_error *slot = first.code ? &ignored : &first;
+    int tried = try_runner(call, chain[i], i + 1 == count, slot);
+    if (tried > 0)
+      return 0;
+    /* Another runner may be able to do what this one cannot; a wrong call stays wrong. */
+    if (tried < 0 && tried != CONFINE_EPARTIAL && tried != CONFINE_EUNSUPPORTED && tried != CONFINE_EUNAVAILABLE) {
+      if (error)
+        *error = *slot;
+      return tried;
+    }
+    r = r ? r : tried;
+    if (!tried)
+      first.code = 0; /* a refusal that was tried outranks none */
+  }
+  if (r < 0 && first.code) {
+    if (error)
+      *error = first;
+    return r;
+  }
+  return confine__unavailable(error, call->policy->mode, NULL);
+}
+
+static int add_notices(struct call *call, confine_error *error) {
+  const char *home = getenv("HOME");
+  struct stat st;
+  const struct confine__held_path *workspace = &call->policy->workspace;
+  if (workspace->path && home && stat(home, &st) == 0 && st.st_dev == workspace->device &&
+      st.st_ino == workspace->inode &&
+      confine__result_notice(call->result, "home-workspace",
+                             "the workspace is the home directory: every file in it is writable, start-up files "
+                             "and credentials included") < 0)
+    return confine__error_memory(error);
+  if (call->result->gaps & (CONFINE_GAP_REFER | CONFINE_GAP_TRUNCATE | CONFINE_GAP_DEVICES) &&
+      confine__result_notice(call->result, "partial-abi", "this kernel's Landlock is too old for full enforcement") < 0)
+    return confine__error_memory(error);
+  return 0;
+}
+
+static int execute(struct call *call, confine_error *error) {
+  int r;
+  if (call->policy->mode == CONFINE_MODE_DANGER_FULL_ACCESS)
+    r = run_direct(call, NULL, error);
+  else
+    r = try_chain(call, error);
+  if (r < 0)
+    return r;
+  if (call->result->enforcement != CONFINE_ENFORCEMENT_NONE)
+    call->result->open_channels = confine__open_channels(call->policy, has_terminal());
+  r = confine__result_fill(call->result, &call->front, call->policy, error);
+  if (r == 0)
+    r = add_notices(call, error);
+  if (r == 0 && confine__result_render(call->result) < 0)
+    r = confine__error_memory(error);
+  return r;
+}
+
+int confine_run(confine_provider *provider, const char *const *argv, const confine_policy *policy,
+                const confine_run_options *options, confine_result **ret_result, confine_error *error) {
+  static const confine_run_options defaults = CONFINE_RUN_OPTIONS_INIT;
+  struct call call = {.provider = provider, .argv = argv, .policy = policy, .options = options ? options : &defaults};
+  if (!argv || !argv[0])
+    return confine__error(error, CONFINE_EINVAL, "no command given");
+  if (policy->mode == CONFINE_MODE_WORKSPACE_WRITE && !policy->workspace.path)
+    return confine__error(error, CONFINE_EINVAL, "workspace-write needs a workspace");
+  int r = confine__result_new(policy, &call.result, error);
+  if (r < 0)
+    return r;
+  r = execute(&call, error);
+  if (r < 0) {
+    confine_result_free(call.result);
+    return r;
+  }
+  *ret_result = call.result;
+  return 0;
+}
