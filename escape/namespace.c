@@ -218,16 +218,22 @@ PREPARE(p_tmp)
   return rc;
 }
 
+/* Where the host's /tmp is granted anyway there is nothing to take away: `before` tells. */
 ATTEMPT(a_umount_tmp)
 {
+  escape_scribble(escape_in(c->text, "before"), O_CREAT);
   if (escape_take_mounts(c, geteuid() != 0) == 0)
     umount2("/tmp", MNT_DETACH);
   return escape_scribble(escape_in(c->text, "new"), O_CREAT);
 }
 
-STATE(s_tmp)
+JUDGE(j_tmp)
 {
-  return access(escape_in(c->text, "new"), F_OK);
+  if (access(escape_in(c->text, "new"), F_OK) < 0)
+    return false;
+  if (!c->control && access(escape_in(c->text, "before"), F_OK) == 0)
+    return false;
+  return escape_because(c, "%.60s/new was made on the host", c->text);
 }
 
 CLEANUP(c_tmp)
@@ -408,7 +414,7 @@ const struct escape_technique escape_namespace[] = {
      .family = "namespace",
      .prepare = p_tmp,
      .attempt = a_umount_tmp,
-     .state = s_tmp,
+     .escaped = j_tmp,
      .cleanup = c_tmp},
     NS("pivot-root", 0, a_pivot),
     NS("chroot-dotdot", 0, a_chroot),

@@ -158,7 +158,6 @@ const char *confine__step_name(enum confine__step step) {
       [CONFINE__STEP_OPEN_ROOT] = "open-root",
       [CONFINE__STEP_CLONE_ROOT] = "clone-root",
       [CONFINE__STEP_READ_ONLY] = "read-only",
-      [CONFINE__STEP_PRIVATE_TMP] = "private-tmp",
       [CONFINE__STEP_PRIVATE_DEV] = "private-dev",
       [CONFINE__STEP_ATTACH_ROOT] = "attach-root",
       [CONFINE__STEP_CHDIR] = "chdir",

@@ -70,13 +70,6 @@ static int tree_read_only(struct confine__enter_state *state) {
   return r < 0 ? confine__fail(state, CONFINE__STEP_READ_ONLY, -1, r) : 0;
 }
 
-static int private_tmp(struct confine__enter_state *state) {
-  long r = sys(__NR_mount, "tmpfs", "/tmp", "tmpfs", SYS_MS_NOSUID | SYS_MS_NODEV, "mode=1777");
-  if (r < 0 && r != -ENOENT)
-    return confine__fail(state, CONFINE__STEP_PRIVATE_TMP, -1, r);
-  return 0;
-}
-
 /* Makes the missing directories of path, and an empty file at its end for a root that is a file. */
 static int make_place(const char *path, int is_directory) {
   char part[PATH_LIMIT];
@@ -151,14 +144,11 @@ static int enter_cwd(struct confine__enter_state *state) {
 
 int confine__enter_mounts(struct confine__enter_state *state) {
   const struct confine__plan *plan = state->plan;
-  int writable = (plan->flags & CONFINE__PLAN_WRITABLE) != 0;
   int r = 0;
   for (size_t i = 0; r == 0 && i < plan->root_count; i++)
     r = clone_root(state, i);
   if (r == 0)
     r = tree_read_only(state);
-  if (r == 0 && writable)
-    r = private_tmp(state);
   if (r == 0)
     r = confine__enter_private_dev(state);
   for (size_t i = 0; r == 0 && i < plan->root_count; i++)

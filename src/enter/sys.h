@@ -108,6 +108,7 @@ static inline long sys_call6(long number, long a, long b, long c, long d, long e
 #define SYS_MS_NOSUID 0x2
 #define SYS_MS_NODEV 0x4
 #define SYS_MS_NOEXEC 0x8
+#define SYS_MNT_DETACH 2
 #define SYS_MS_PRIVATE (1 << 18)
 #define SYS_CLOSE_RANGE_UNSHARE 2
 

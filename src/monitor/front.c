@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -24,6 +25,7 @@
 struct front {
   const struct confine__front_options *options;
   struct confine__front_result *result;
+  struct confine__monitor *monitor;
   int channel, signals;
   pid_t monitor_pid;
   int monitor_gone, inner_known;
@@ -101,8 +103,9 @@ static void stop_with_command(struct front *front) {
 
 /* A reader or writer at the other end must see when the command lets go, not when this process does. */
 static void release_stdio(const struct front *front) {
-  if (!front->options->release_stdio)
+  if (!front->options->release_stdio || front->result->stdio_released)
     return;
+  front->result->stdio_released = 1;
   int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (nothing < 0)
     return;
@@ -124,47 +127,68 @@ static void note_setup(struct confine__front_result *result, const struct confin
   result->index = message->index;
 }
 
-static void on_monitor(struct front *front) {
+/* What the command's side says in whichever way, to this process's result and to the caller outside. */
+static void take(struct front *front, struct confine__message *message) {
   struct confine__front_result *result = front->result;
+  switch (message->type) {
+  case CONFINE__MESSAGE_STARTED:
+    on_started(front, message);
+    break;
+  case CONFINE__MESSAGE_SETUP_FAILED:
+    note_setup(result, message);
+    break;
+  case CONFINE__MESSAGE_ENDED:
+    result->ended = 1;
+    result->wait_status = message->value;
+    break;
+  default:
+    return;
+  }
+  report(front, message);
+}
+
+/* The channel has closed: what the monitor left in the memory it shares is all there is to know. */
+static void take_last_word(struct front *front) {
+  const struct confine__monitor *monitor = front->monitor;
+  front->monitor_gone = 1;
+  front->result->timed_out = monitor->timed_out;
+  front->result->outer_status = monitor->wait_status;
+  if (front->options->inside >= 0 && monitor->started)
+    return; /* the runner's own process; of the command the launcher inside it tells */
+  struct confine__message message = {.index = -1};
+  if (monitor->started && !front->result->started) {
+    message.type = CONFINE__MESSAGE_STARTED;
+    message.value = monitor->outcome.cwd_hidden;
+    take(front, &message);
+  }
+  if (monitor->ended) {
+    message = (struct confine__message){CONFINE__MESSAGE_ENDED, monitor->wait_status, monitor->timed_out, -1};
+    take(front, &message);
+  } else if (!monitor->started && monitor->outcome.step != CONFINE__STEP_NONE) {
+    message = (struct confine__message){CONFINE__MESSAGE_SETUP_FAILED, monitor->outcome.step,
+                                        monitor->outcome.error, monitor->outcome.index};
+    take(front, &message);
+  }
+}
+
+static void on_monitor(struct front *front) {
   struct confine__message message;
   ssize_t got = recv(front->channel, &message, sizeof message, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return;
   if (got != (ssize_t)sizeof message) {
-    front->monitor_gone = 1;
-    return;
-  }
-  int nested = front->options->inside >= 0;
-  switch (message.type) {
-  case CONFINE__MESSAGE_STARTED:
-    if (!nested)
-      on_started(front, &message);
-    break;
-  case CONFINE__MESSAGE_SETUP_FAILED:
-    note_setup(result, &message);
-    front->monitor_gone = 1;
-    break;
-  case CONFINE__MESSAGE_STOPPED:
+    take_last_word(front);
+  } else if (message.type == CONFINE__MESSAGE_STOPPED) {
     stop_with_command(front);
-    return;
-  case CONFINE__MESSAGE_ENDED:
-    result->timed_out = message.detail;
-    result->outer_status = message.value;
-    if (!nested) {
-      result->ended = 1;
-      result->wait_status = message.value;
-    }
-    front->monitor_gone = 1;
-    break;
-  default:
-    return;
+  } else if (message.type == CONFINE__MESSAGE_ENDED) {
+    take_last_word(front);
+  } else if (front->options->inside < 0) {
+    take(front, &message);
   }
-  report(front, &message);
 }
 
 /* Messages of the launcher that runs inside the plan's command. */
 static void on_inside(struct front *front) {
-  struct confine__front_result *result = front->result;
   struct confine__message message;
   ssize_t got = recv(front->options->inside, &message, sizeof message, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -173,14 +197,7 @@ static void on_inside(struct front *front) {
     front->inner_known = 1; /* its end is closed: nothing more will come */
     return;
   }
-  if (message.type == CONFINE__MESSAGE_STARTED) {
-    on_started(front, &message);
-  } else if (message.type == CONFINE__MESSAGE_SETUP_FAILED) {
-    note_setup(result, &message);
-  } else if (message.type == CONFINE__MESSAGE_ENDED) {
-    result->ended = 1;
-    result->wait_status = message.value;
-  }
+  take(front, &message);
 }
 
 /* The caller outside sends signals for the command, or vanishes. */
@@ -244,6 +261,15 @@ static void watch(struct front *front) {
   }
 }
 
+/* Whether somebody at the other end of standard input or output can tell when it is let go. */
+static int has_peer(void) {
+  struct stat st;
+  for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
+    if (fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+      return 1;
+  return 0;
+}
+
 static int open_signals(void) {
   sigset_t set;
   sigemptyset(&set);
@@ -262,7 +288,8 @@ static void after_lost_monitor(struct front *front) {
 }
 
 /* Returns 0 if the monitor lives on, for background processes. */
-static int finish(struct front *front, const struct confine__monitor *monitor) {
+static int finish(struct front *front) {
+  const struct confine__monitor *monitor = front->monitor;
   struct confine__front_result *result = front->result;
   int lost = !result->ended && result->step == CONFINE__STEP_NONE && front->options->inside < 0;
   if (lost)
@@ -278,17 +305,20 @@ static int finish(struct front *front, const struct confine__monitor *monitor) {
 int confine__front_run(struct confine__plan *plan, const struct confine__front_options *options,
                        struct confine__front_result *result) {
   struct confine__front_result blank = {.index = -1};
-  struct front front = {.options = options, .result = result};
+  struct front front = {.options = options, .result = result, .monitor_pid = -1};
   struct confine__monitor monitor = {.plan = plan,
                                      .keep_background = options->keep_background,
                                      .timeout_ms = options->timeout_ms,
                                      .grace_ms = GRACE_MS,
                                      .terminate_outside = options->inside >= 0};
-  sigset_t every, mask;
+  sigset_t mask;
+  uint64_t every = ~0ull; /* sigfillset(3) leaves out what the C library keeps for itself */
   void *stack = NULL;
   *result = blank;
-  sigfillset(&every);
-  sigprocmask(SIG_BLOCK, &every, &mask);
+  front.monitor = &monitor;
+  monitor.announce = options->outside >= 0 || (options->release_stdio && has_peer());
+  sigemptyset(&mask);
+  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &every, &mask, sizeof every);
   if (!plan->signal_mask)
     plan->signal_mask = &mask;
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -300,7 +330,7 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
                             : confine__monitor_start(&monitor, &front.channel, &front.monitor_pid, &stack);
   if (r == 0) {
     watch(&front);
-    if (finish(&front, &monitor))
+    if (finish(&front))
       confine__monitor_release(stack);
     close(front.channel);
     result->duration_ms = now_ms() - start;

@@ -23,6 +23,7 @@ struct confine__front_options {
 };
 
 struct confine__front_result {
+  int stdio_released;
   int started;     /* the command itself was executed */
   int ended;       /* wait_status is the command's own */
   int wait_status; /* as wait4(2) */

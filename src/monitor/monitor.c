@@ -12,8 +12,7 @@
 
 #define MONITOR_STACK (64 * 1024)
 #define COMMAND_STACK (128 * 1024) /* the shifted arguments of a script are the largest thing on it */
-#define GUARD_PAGE 4096
-#define STACKS (MONITOR_STACK + COMMAND_STACK + 2 * GUARD_PAGE)
+#define STACKS (MONITOR_STACK + COMMAND_STACK)
 /* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
 #define END_LIMIT_MS 10000
 
@@ -253,16 +252,16 @@ static int run_monitor(void *arg) {
   sys(__NR_rt_sigaction, SIGCHLD, &by_default, 0, 8);
   watch.signals = (int)sys(__NR_signalfd4, -1, &children, 8, SFD_CLOEXEC | SFD_NONBLOCK);
   if (watch.signals < 0) {
-    send_message(monitor, CONFINE__MESSAGE_SETUP_FAILED, CONFINE__STEP_MONITOR, -watch.signals, -1);
+    monitor->outcome.step = CONFINE__STEP_MONITOR;
+    monitor->outcome.error = -watch.signals;
     return 1;
   }
-  if (start_command(&watch) != 0) {
-    send_message(monitor, CONFINE__MESSAGE_SETUP_FAILED, monitor->outcome.step, monitor->outcome.error,
-                 monitor->outcome.index);
+  if (start_command(&watch) != 0)
     return 1;
-  }
+  monitor->started = 1;
   keep_only(&watch);
-  send_message(monitor, CONFINE__MESSAGE_STARTED, monitor->outcome.cwd_hidden, 0, -1);
+  if (monitor->announce)
+    send_message(monitor, CONFINE__MESSAGE_STARTED, monitor->outcome.cwd_hidden, 0, -1);
   if (monitor->timeout_ms)
     watch.deadline = now_ms() + monitor->timeout_ms;
   reap(&watch); /* it may have ended before anybody listened */
@@ -270,11 +269,14 @@ static int run_monitor(void *arg) {
   int stay = monitor->keep_background && !watch.caller_gone && !watch.timed_out;
   if (!stay)
     end_everything(&watch);
-  /* The caller may free *monitor as soon as it has this message. */
+  monitor->wait_status = watch.status;
+  monitor->timed_out = watch.timed_out;
+  monitor->ended = 1;
   wake_caller(&watch);
-  send_message(monitor, CONFINE__MESSAGE_ENDED, watch.status, watch.timed_out, -1);
-  if (stay)
+  if (stay) {
+    send_message(monitor, CONFINE__MESSAGE_ENDED, watch.status, 0, -1);
     wait_for_background();
+  }
   return 0;
 }
 
@@ -289,12 +291,11 @@ int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t
     goto close_pair;
   }
   char *base = (char *)map;
-  sys(__NR_mprotect, base, GUARD_PAGE, PROT_NONE);
-  sys(__NR_mprotect, base + GUARD_PAGE + COMMAND_STACK, GUARD_PAGE, PROT_NONE);
-  monitor->command_stack = base + GUARD_PAGE + COMMAND_STACK;
+  monitor->command_stack = base + COMMAND_STACK;
   monitor->channel = pair[1];
   monitor->outcome.step = CONFINE__STEP_NONE;
   monitor->outcome.listener = -1;
+  monitor->outcome.index = -1;
   r = clone_call(SYS_CLONE_VM, base + STACKS, run_monitor, monitor);
   if (r < 0) {
     sys(__NR_munmap, base, STACKS);

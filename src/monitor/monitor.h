@@ -19,16 +19,20 @@ struct confine__monitor {
   int64_t timeout_ms;    /* 0: none */
   int64_t grace_ms;      /* between SIGTERM at the timeout and the end of the tree */
   int terminate_outside; /* somebody else delivers that SIGTERM */
+  int announce;          /* send STARTED at once, not only know it at the end */
   struct confine__outcome outcome;
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
   pid_t command;
+  /* What the caller reads when the channel has closed; set before. */
+  volatile int started, ended, wait_status, timed_out;
 };
 
 /*
  * Starts a monitor that carries the plan out; the caller's signals must be blocked. Returns 0 with the
- * monitor's pid (reap it with __WALL) and the caller's end of the channel, or a negated errno. *stack is the mapping to
- * free by confine__monitor_release once the monitor has been reaped. Not before the monitor has ended
- * may *monitor or its plan change.
+ * monitor's pid (reap it with __WALL) and the caller's end of the channel, or a negated errno. *stack is
+ * the mapping to free by confine__monitor_release once the monitor has been reaped. When the channel
+ * closes, *monitor tells what happened; until then neither it nor the plan may change. With background
+ * processes left, a message ENDED tells the same and is the last use of *monitor.
  */
 int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t *pid, void **stack);
 void confine__monitor_release(void *stack);

@@ -20,21 +20,25 @@ static int own_mapping(char *out, size_t size) {
   FILE *maps = fopen("/proc/self/maps", "re");
   char *line = NULL;
   size_t capacity = 0;
-  int found = 0;
-  if (!maps)
-    return -errno;
-  while (!found && getline(&line, &capacity, maps) > 0) {
+  int r = maps ? -ENOENT : -errno;
+  while (r == -ENOENT) {
     uintptr_t from, to, here = (uintptr_t)own_mapping;
     int path = 0;
+    errno = 0;
+    if (getline(&line, &capacity, maps) <= 0) {
+      r = errno ? -errno : r;
+      break;
+    }
     if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &from, &to, &path) == 2 && here >= from &&
         here < to && path && line[path] == '/') {
       line[strcspn(line, "\n")] = '\0';
-      found = snprintf(out, size, "%s", line + path) < (int)size;
+      r = snprintf(out, size, "%s", line + path) < (int)size ? 0 : -ENAMETOOLONG;
     }
   }
   free(line);
-  fclose(maps);
-  return found ? 0 : -ENOENT;
+  if (maps)
+    fclose(maps);
+  return r;
 }
 
 /* The directory of the library, or of the static program it is part of. */
@@ -165,7 +169,11 @@ static int look(const confine_provider *provider, struct confine__snapshot *snap
   char directory[PATH_MAX], *own = NULL;
   struct confine__abilities abilities;
   const char *given = provider->launcher_directory;
-  if (!given && own_directory(directory, sizeof directory) == 0)
+  int r = given ? 0 : own_directory(directory, sizeof directory);
+  /* Want of memory or descriptors says nothing about the host. */
+  if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+    return r;
+  if (!given && r == 0)
     own = directory;
   if (given)
     snprintf(snapshot->launchers_missing, sizeof snapshot->launchers_missing, "in %.900s", given);
@@ -175,7 +183,7 @@ static int look(const confine_provider *provider, struct confine__snapshot *snap
   else
     snprintf(snapshot->launchers_missing, sizeof snapshot->launchers_missing,
              "anywhere, since this library's own place is unknown (is /proc mounted?)");
-  int r = find_launcher(provider, own, "landlock-run", &snapshot->landlock_run);
+  r = find_launcher(provider, own, "landlock-run", &snapshot->landlock_run);
   if (r == 0)
     r = find_launcher(provider, own, "namespace-run", &snapshot->namespace_run);
   if (r == 0)
@@ -224,6 +232,8 @@ int confine__snapshot_take(confine_provider *provider, confine_error *error) {
   if (r < 0 || (known && same_snapshot(known, found))) {
     if (found)
       free_snapshot(found);
+    if (r < 0 && r != -ENOMEM)
+      return confine__error_errno(error, CONFINE_ESYSTEM, -r, "the host cannot be looked at");
     return r < 0 ? confine__error_memory(error) : 0;
   }
   found->older = known;

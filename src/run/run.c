@@ -117,7 +117,6 @@ static int is_unusable(const struct confine__front_result *front) {
   case CONFINE__STEP_ID_MAP:
   case CONFINE__STEP_CLONE_ROOT:
   case CONFINE__STEP_READ_ONLY:
-  case CONFINE__STEP_PRIVATE_TMP:
   case CONFINE__STEP_PRIVATE_DEV:
   case CONFINE__STEP_LANDLOCK:
   case CONFINE__STEP_RESTRICT:

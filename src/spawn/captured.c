@@ -88,7 +88,7 @@ int confine__capture_start(const char *const *argv, int64_t limit_ms, struct con
       .stdio = {streams[0], streams[2], streams[2]},
       .keep_fd = -1,
   };
-  capture->monitor = (struct confine__monitor){.plan = &capture->plan, .timeout_ms = limit_ms};
+  capture->monitor = (struct confine__monitor){.plan = &capture->plan, .timeout_ms = limit_ms, .announce = 1};
   capture->limit = now_ms() + limit_ms;
   /* The child shares this memory until it executes, so no handler of the host may run in it. */
   sigfillset(&every);
@@ -123,28 +123,22 @@ static int read_output(int fd, struct confine__captured *captured) {
   return 1;
 }
 
-/* Returns 0 when the monitor will say nothing more. */
-static int on_channel(int fd, struct confine__captured *captured) {
+/* Returns 0 when the monitor will say nothing more: its end of the channel has closed. */
+static int on_channel(struct confine__capture *capture, struct confine__captured *captured) {
+  const struct confine__monitor *monitor = &capture->monitor;
   struct confine__message message;
-  ssize_t got = recv(fd, &message, sizeof message, MSG_DONTWAIT);
+  ssize_t got = recv(capture->channel, &message, sizeof message, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return 1;
-  if (got != (ssize_t)sizeof message)
-    return 0;
-  switch (message.type) {
-  case CONFINE__MESSAGE_STARTED:
-    captured->started = 1;
+  captured->started = monitor->started;
+  if (got == (ssize_t)sizeof message)
     return 1;
-  case CONFINE__MESSAGE_SETUP_FAILED:
-    captured->error = message.detail;
-    return 0;
-  case CONFINE__MESSAGE_ENDED:
-    captured->wait_status = message.value;
-    captured->timed_out = message.detail;
-    return 0;
-  default:
-    return 1;
-  }
+  captured->timed_out = monitor->timed_out;
+  if (monitor->ended)
+    captured->wait_status = monitor->wait_status;
+  else if (!monitor->started)
+    captured->error = monitor->outcome.error;
+  return 0;
 }
 
 static void watch(struct confine__capture *capture, struct confine__captured *captured) {
@@ -160,7 +154,7 @@ static void watch(struct confine__capture *capture, struct confine__captured *ca
     poll(fds, 2, left < 60000 ? (int)left : 60000);
     if (fds[1].revents && !read_output(capture->output, captured))
       fds[1].fd = -1;
-    if (fds[0].revents && !on_channel(capture->channel, captured))
+    if (fds[0].revents && !on_channel(capture, captured))
       return;
   }
 }

@@ -1,0 +1,94 @@
+"""Fixtures of the black-box tests. Each test runs as root and as an ordinary user made for the run,
+under each runner where the runner matters, in folders of its own below /var/tmp."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from blackbox import RUNNERS, Box, Programs, Who, find_prefix, lacking, make_scratch, make_user
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes, run by ./dev test --long")
+
+
+@pytest.fixture(scope="session")
+def scratch():
+    folder = make_scratch()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def programs(scratch):
+    return Programs(find_prefix(scratch))
+
+
+@pytest.fixture(scope="session")
+def ordinary_user():
+    who, made = make_user()
+    yield who
+    if made:
+        subprocess.run(["userdel", made], check=False, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture(params=["root", "user"])
+def who(request):
+    """Who starts confine."""
+    if request.param == "user":
+        return request.getfixturevalue("ordinary_user")
+    if os.getuid() != 0:
+        pytest.skip("the tests do not run as root")
+    return Who("root", 0, 0)
+
+
+@pytest.fixture(scope="session")
+def usable_runners(programs):
+    """A function: which runners the host can use for somebody, with the reason why not."""
+    known = {}
+
+    def usable(who):
+        if who not in known:
+            done = subprocess.run([programs.confine, "doctor", "--json"], preexec_fn=who.become, check=False,
+                                  cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
+            entries = json.loads(done.stdout)["runners"]
+            known[who] = {entry["name"]: None if entry["usable"] else entry["reason"] or "?" for entry in entries}
+        return known[who]
+
+    return usable
+
+
+@pytest.fixture(params=RUNNERS)
+def runner(request, who, usable_runners):
+    reason = usable_runners(who).get(request.param, "doctor does not know it")
+    if reason:
+        lacking(f"the runner {request.param} is not usable by {who.name}: {reason}")
+    return request.param
+
+
+@pytest.fixture(params=["run", "wrap"])
+def form(request):
+    """confine run itself, or spawning what confine wrap prints."""
+    return request.param
+
+
+def _box(scratch, request, programs, who, runner):
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
+    box = Box(scratch / f"{name}.{os.urandom(3).hex()}", programs, who, runner)
+    yield box
+    box.close()
+    shutil.rmtree(box.base, ignore_errors=True)
+
+
+@pytest.fixture
+def box(scratch, request, programs, who, runner):
+    """Places for one test under one runner."""
+    yield from _box(scratch, request, programs, who, runner)
+
+
+@pytest.fixture
+def any_box(scratch, request, programs, who):
+    """The same where the runner does not matter: confine chooses."""
+    yield from _box(scratch, request, programs, who, None)
