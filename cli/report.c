@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define NAME_SIZE 64
+#define NAMES_TRIED 100
+
 static int open_descriptor(const char *target, struct report *report) {
   char *end;
   errno = 0;
@@ -34,6 +37,33 @@ static int open_special(const char *target, struct report *report) {
   return 0;
 }
 
+static void temporary_name(char *out, size_t size, unsigned attempt) {
+  snprintf(out, size, ".confine-report-%ld-%u", (long)getpid(), attempt);
+}
+
+/* Returns a descriptor of a new file in directory, with its name, or -1 and errno. */
+static int create_named(int directory, char *name, size_t size) {
+  int fd = -1;
+  for (unsigned attempt = 0; attempt < NAMES_TRIED; attempt++) {
+    temporary_name(name, size, attempt);
+    fd = openat(directory, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd >= 0 || errno != EEXIST)
+      break;
+  }
+  return fd;
+}
+
+/* Where files without names cannot be had, whether one with a name can is seen by making one. */
+static int takes_files(int directory) {
+  char name[NAME_SIZE];
+  int fd = create_named(directory, name, sizeof name);
+  if (fd < 0)
+    return 0;
+  close(fd);
+  unlinkat(directory, name, 0);
+  return 1;
+}
+
 /*
  * A file without a name, in the directory where the record belongs: nothing the command does there can
  * reach it before it is whole, and if confine is killed nothing is left.
@@ -55,7 +85,7 @@ static int open_unnamed(const char *target, struct report *report) {
   else if (faccessat(report->directory, ".", W_OK | X_OK, AT_EACCESS) != 0)
     refused = cli_refuse("--report %s: its directory cannot be written: %s", target, strerror(errno));
   else if ((report->fd = openat(report->directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644)) < 0 &&
-           errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)
+           ((errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT) || !takes_files(report->directory)))
     refused = cli_refuse("--report %s: %s", target, strerror(errno));
   free(copy);
   return refused;
@@ -102,20 +132,14 @@ void report_abandon(struct report *report) {
 
 /* linkat(2) replaces nothing, so the file gets a name of its own first and then takes the place. */
 static int publish(struct report *report, const char *record, size_t length) {
-  char temporary[64], link[40];
+  char temporary[NAME_SIZE], link[40];
   int named = report->fd < 0;
-  for (unsigned attempt = 0; attempt < 100; attempt++) {
-    snprintf(temporary, sizeof temporary, ".confine-report-%ld-%u", (long)getpid(), attempt);
-    if (named)
-      report->fd = openat(report->directory, temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (named && report->fd < 0 && errno == EEXIST)
-      continue;
-    break;
-  }
+  if (named)
+    report->fd = create_named(report->directory, temporary, sizeof temporary);
   if (report->fd < 0 || write(report->fd, record, length) != (ssize_t)length)
     return -1;
-  for (unsigned attempt = 0; !named && attempt < 100; attempt++) {
-    snprintf(temporary, sizeof temporary, ".confine-report-%ld-%u", (long)getpid(), attempt);
+  for (unsigned attempt = 0; !named && attempt < NAMES_TRIED; attempt++) {
+    temporary_name(temporary, sizeof temporary, attempt);
     snprintf(link, sizeof link, "/proc/self/fd/%d", report->fd);
     if (linkat(AT_FDCWD, link, report->directory, temporary, AT_SYMLINK_FOLLOW) == 0)
       named = 1;

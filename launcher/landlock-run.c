@@ -89,6 +89,8 @@ static void parse(struct launcher *launcher, char **argv) {
       contract_path(launcher, argv, &i, 1);
     else if (strcmp(argv[i], "--devices") == 0)
       launcher->plan.flags |= CONFINE__PLAN_DEVICES;
+    else if (strcmp(argv[i], "--read-only-tree") == 0)
+      launcher->plan.flags |= CONFINE__PLAN_READ_ONLY_TREE;
     else if (strcmp(argv[i], "--restore-environment") == 0)
       restore(launcher);
     else if (!launcher_option(launcher, argv, &i))

@@ -133,6 +133,8 @@ int launcher_option(struct launcher *launcher, char **argv, int *index) {
     set_status_fd(launcher, value_of(launcher, argv, index));
   else if (strcmp(option, "--guard") == 0)
     launcher->plan.flags |= CONFINE__PLAN_CAPABILITIES | CONFINE__PLAN_GUARD;
+  else if (strcmp(option, "--supervise") == 0)
+    launcher->plan.flags |= CONFINE__PLAN_METADATA;
   else if (strcmp(option, "--isolate") == 0)
     add_isolation(launcher, value_of(launcher, argv, index));
   else
@@ -184,6 +186,8 @@ _Noreturn void launcher_run(struct launcher *launcher) {
     die_of(launcher, CONFINE__STEP_CHDIR, errno, 0);
   if (plan->flags & CONFINE__PLAN_MOUNTS)
     note_cwd(launcher, cwd, sizeof cwd);
+  if (plan->flags & CONFINE__PLAN_METADATA && !(plan->flags & CONFINE__PLAN_GUARD && launcher->monitor))
+    launcher_die(launcher, "usage error: --supervise needs --guard and --monitor");
   if (!launcher->monitor) {
     if (launcher->status_fd >= 0)
       launcher_die(launcher, "usage error: --status-fd needs --monitor");

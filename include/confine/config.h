@@ -21,10 +21,11 @@ typedef struct confine_config confine_config;
 
 /*
  * Reads the regular file at path: one YAML document, a mapping with any of the keys mode, workspaceRoot,
- * writableRoots, chain, runnerCommand, runnerFailureSignatures, probeTimeoutMs, or an empty one. CONFINE_ECONFIG,
- * with line and column, for unknown keys, wrong types, keys given twice, aliases, anchors and tags; CONFINE_ELIMIT
- * for what is too large. A relative path in it is relative to the directory in which the file lies, symbolic
- * links followed; nothing is expanded. Nothing is said of paths that do not exist: the policy they are given to does that.
+ * writableRoots, chain, runnerCommand, runnerFailureSignatures, probeTimeoutMs, or an empty one.
+ * CONFINE_ECONFIG, with line and column, for unknown keys, wrong types, keys given twice, aliases, anchors and
+ * tags; CONFINE_ELIMIT for what is too large. A relative path in it is relative to the directory in which
+ * the file lies, symbolic links followed; nothing is expanded. Nothing is said of paths that do not exist: the
+ * policy they are given to does that.
  */
 CONFINE_API int confine_config_load(const char *path, confine_config **ret_config, confine_error *error);
 CONFINE_API void confine_config_free(confine_config *config);

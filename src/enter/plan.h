@@ -28,6 +28,7 @@ enum confine__plan_flags {
   CONFINE__PLAN_ISOLATE_PROCESS = 1u << 11,
   CONFINE__PLAN_ISOLATE_IPC = 1u << 12,
   CONFINE__PLAN_METADATA = 1u << 13, /* calls that change metadata go to the supervisor */
+  CONFINE__PLAN_READ_ONLY_TREE = 1u << 15, /* a runner around this one has made such mounts already */
   CONFINE__PLAN_OBSERVE = 1u << 14,  /* calls with write intent go to the supervisor */
 };
 
@@ -125,6 +126,14 @@ int confine__fail(struct confine__enter_state *state, enum confine__step step, l
 /* Fills what depends on the calling process and its kernel: ids, the Landlock ABI, and whether a mount
  * namespace needs a user namespace. */
 void confine__plan_host(struct confine__plan *plan);
+
+/* clone(2) with a stack of the child's own, from stack_top (16-byte aligned) downwards; the child calls
+ * run(arg) and exits with its value. Returns the child's pid or a negated errno. */
+long confine__clone(unsigned long flags, char *stack_top, int (*run)(void *), void *arg);
+
+/* Whether a seccomp listener can be had: the kernel has them, and no filter of this process already uses
+ * the only one (seccomp_unotify(2)). Tried in a child where that is in doubt. */
+int confine__listener_available(void);
 
 /* The kernel's Landlock ABI version, or 0 when there is none. */
 int confine__landlock_abi(void);

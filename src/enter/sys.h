@@ -116,6 +116,8 @@ struct sys_mount_attr {
   uint64_t attr_set, attr_clr, propagation, userns_fd;
 };
 
+#define SYS_WALL 0x40000000 /* wait4(2): children of any kind */
+
 /* openat2(2) */
 #define SYS_RESOLVE_NO_MAGICLINKS 0x02
 #define SYS_RESOLVE_NO_SYMLINKS 0x04

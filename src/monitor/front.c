@@ -80,6 +80,15 @@ static void forward(struct front *front, int signal) {
           signal);
 }
 
+/* Returns 1 with a message, 0 when there is none now, -1 when the other end has closed. It may have closed
+ * with a message of ours unread (ECONNRESET), and yet have sent some before. */
+static int receive(int channel, struct confine__message *message) {
+  ssize_t got = recv(channel, message, sizeof *message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNRESET))
+    return 0;
+  return got == (ssize_t)sizeof *message ? 1 : -1;
+}
+
 static void report(struct front *front, const struct confine__message *message) {
   if (front->options->outside >= 0)
     send(front->options->outside, message, sizeof *message, MSG_NOSIGNAL);
@@ -95,10 +104,17 @@ static void on_signal(struct front *front) {
   }
 }
 
-/* Our own parent sees a stopped job only if this process stops too. */
-static void stop_with_command(struct front *front) {
+/* Our own parent sees a stopped job only if this process stops too. A caller outside is told instead, since
+ * a stopped launcher would not hear its answer. */
+static void on_stopped(struct front *front, const struct confine__message *message) {
+  if (front->options->outside >= 0) {
+    report(front, message);
+    return;
+  }
   kill(getpid(), SIGSTOP);
   forward(front, SIGCONT);
+  if (front->options->inside >= 0)
+    send_to(front->channel, CONFINE__MESSAGE_SIGNAL, SIGCONT); /* the runner's own process */
 }
 
 /* A reader or writer at the other end must see when the command lets go, not when this process does. */
@@ -151,7 +167,7 @@ static void take(struct front *front, struct confine__message *message) {
 static void take_last_word(struct front *front) {
   const struct confine__monitor *monitor = front->monitor;
   front->monitor_gone = 1;
-  front->result->timed_out = monitor->timed_out;
+  front->result->timed_out |= monitor->timed_out;
   front->result->outer_status = monitor->wait_status;
   if (front->options->inside >= 0 && monitor->started)
     return; /* the runner's own process; of the command the launcher inside it tells */
@@ -173,13 +189,13 @@ static void take_last_word(struct front *front) {
 
 static void on_monitor(struct front *front) {
   struct confine__message message;
-  ssize_t got = recv(front->channel, &message, sizeof message, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+  int got = receive(front->channel, &message);
+  if (got == 0)
     return;
-  if (got != (ssize_t)sizeof message) {
+  if (got < 0) {
     take_last_word(front);
-  } else if (message.type == CONFINE__MESSAGE_STOPPED) {
-    stop_with_command(front);
+  } else if (message.type == CONFINE__MESSAGE_STOPPED && front->options->inside < 0) {
+    on_stopped(front, &message);
   } else if (message.type == CONFINE__MESSAGE_ENDED) {
     take_last_word(front);
   } else if (front->options->inside < 0) {
@@ -190,26 +206,25 @@ static void on_monitor(struct front *front) {
 /* Messages of the launcher that runs inside the plan's command. */
 static void on_inside(struct front *front) {
   struct confine__message message;
-  ssize_t got = recv(front->options->inside, &message, sizeof message, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR))
-    return;
-  if (got != (ssize_t)sizeof message) {
+  int got = receive(front->options->inside, &message);
+  if (got < 0)
     front->inner_known = 1; /* its end is closed: nothing more will come */
-    return;
-  }
-  take(front, &message);
+  else if (got && message.type == CONFINE__MESSAGE_STOPPED)
+    on_stopped(front, &message);
+  else if (got)
+    take(front, &message);
+  /* A terminal's stop key reaches the runner too, also where the command ignores it. */
+  if (got && front->result->ended)
+    send_to(front->channel, CONFINE__MESSAGE_SIGNAL, SIGCONT);
 }
 
 /* The caller outside sends signals for the command, or vanishes. */
 static int on_outside(struct front *front) {
   struct confine__message message;
-  ssize_t got = recv(front->options->outside, &message, sizeof message, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR))
-    return 0;
-  if (got != (ssize_t)sizeof message)
-    return -1;
-  send_to(front->channel, message.type, message.value);
-  return 0;
+  int got = receive(front->options->outside, &message);
+  if (got > 0)
+    send_to(front->channel, message.type, message.value);
+  return got < 0 ? -1 : 0;
 }
 
 static void watch(struct front *front) {
@@ -225,6 +240,7 @@ static void watch(struct front *front) {
     if (deadline > 0) {
       double left = deadline - now_ms();
       if (left <= 0) {
+        front->result->timed_out = 1;
         forward(front, SIGTERM);
         forward(front, SIGCONT);
         deadline = 0;

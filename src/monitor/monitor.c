@@ -1,6 +1,7 @@
 #include "monitor/monitor.h"
 #include "enter/sys.h"
 #include "monitor/protocol.h"
+#include "monitor/supervisor.h"
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -13,57 +14,9 @@
 #define MONITOR_STACK (64 * 1024)
 #define COMMAND_STACK (128 * 1024) /* the shifted arguments of a script are the largest thing on it */
 #define STACKS (MONITOR_STACK + COMMAND_STACK)
+#define AREA (STACKS + sizeof(struct confine__supervisor))
 /* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
 #define END_LIMIT_MS 10000
-
-/* clone(2) with a stack of the child's own, which calls run(arg) and exits with its value. */
-static __attribute__((noinline)) long clone_call(unsigned long flags, char *stack_top, int (*run)(void *),
-                                                 void *arg) {
-  uintptr_t *sp = (uintptr_t *)stack_top;
-  *--sp = (uintptr_t)arg;
-  *--sp = (uintptr_t)run;
-#if defined(__x86_64__)
-  long result;
-  register long r10 __asm__("r10") = 0;
-  register long r8 __asm__("r8") = 0;
-  __asm__ volatile("syscall\n\t"
-                   "test %%rax, %%rax\n\t"
-                   "jnz 1f\n\t"
-                   "xor %%ebp, %%ebp\n\t"
-                   "pop %%rax\n\t"
-                   "pop %%rdi\n\t"
-                   "call *%%rax\n\t"
-                   "mov %%eax, %%edi\n\t"
-                   "mov %[exit], %%eax\n\t"
-                   "syscall\n\t"
-                   "hlt\n"
-                   "1:"
-                   : "=a"(result)
-                   : "a"((long)__NR_clone), "D"(flags), "S"(sp), "d"(0l), "r"(r10), "r"(r8),
-                     [exit] "i"(__NR_exit_group)
-                   : "rcx", "r11", "memory");
-  return result;
-#elif defined(__aarch64__)
-  register long x8 __asm__("x8") = __NR_clone;
-  register long x0 __asm__("x0") = (long)flags;
-  register long x1 __asm__("x1") = (long)sp;
-  register long x2 __asm__("x2") = 0;
-  register long x3 __asm__("x3") = 0;
-  register long x4 __asm__("x4") = 0;
-  __asm__ volatile("svc 0\n\t"
-                   "cbnz x0, 1f\n\t"
-                   "mov x29, xzr\n\t"
-                   "ldp x1, x0, [sp], #16\n\t"
-                   "blr x1\n\t"
-                   "mov x8, %[exit]\n\t"
-                   "svc 0\n"
-                   "1:"
-                   : "+r"(x0)
-                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [exit] "i"(__NR_exit_group)
-                   : "memory", "cc", "x30");
-  return x0;
-#endif
-}
 
 static int64_t now_ms(void) {
   struct timespec now;
@@ -89,6 +42,8 @@ static int become_command(void *arg) {
 struct watch {
   struct confine__monitor *monitor;
   int signals;        /* signalfd of SIGCHLD */
+  int listener;       /* of the supervisor, or -1 */
+  struct confine__supervisor *supervisor;
   int64_t deadline;   /* 0: none */
   int terminated;     /* the polite signal has been sent */
   int told_stopped;
@@ -111,7 +66,7 @@ static int start_command(struct watch *watch) {
     outcome->error = (int32_t)-r;
     return -1;
   }
-  r = clone_call(SYS_CLONE_VM | SYS_CLONE_VFORK | SYS_CLONE_FILES | namespaces | SIGCHLD,
+  r = confine__clone(SYS_CLONE_VM | SYS_CLONE_VFORK | SYS_CLONE_FILES | namespaces | SIGCHLD,
                  monitor->command_stack, become_command, monitor);
   if (r < 0) {
     outcome->step = CONFINE__STEP_CLONE;
@@ -192,8 +147,9 @@ static void on_channel(struct watch *watch) {
 }
 
 static void watch_command(struct watch *watch) {
-  struct pollfd fds[2] = {{.fd = watch->signals, .events = POLLIN},
-                          {.fd = watch->monitor->channel, .events = POLLIN}};
+  struct pollfd fds[3] = {{.fd = watch->signals, .events = POLLIN},
+                          {.fd = watch->monitor->channel, .events = POLLIN},
+                          {.fd = watch->listener, .events = POLLIN}};
   while (!watch->ended) {
     struct timespec left, *timeout = NULL;
     if (watch->deadline) {
@@ -206,7 +162,11 @@ static void watch_command(struct watch *watch) {
       left.tv_nsec = (long)(ms % 1000) * 1000000;
       timeout = &left;
     }
-    sys(__NR_ppoll, fds, 2, timeout, 0, 8);
+    sys(__NR_ppoll, fds, 3, timeout, 0, 8);
+    if (fds[2].revents & POLLIN)
+      confine__supervisor_serve(watch->supervisor);
+    else if (fds[2].revents)
+      fds[2].fd = -1; /* every process with the filter is gone */
     if (fds[0].revents) {
       char info[128 * 8];
       sys(__NR_read, watch->signals, info, sizeof info);
@@ -217,29 +177,78 @@ static void watch_command(struct watch *watch) {
   }
 }
 
-/* What the command left behind may go on; it stays confined, and this process stays its reaper. */
-static void wait_for_background(void) {
+/* What the command left behind may go on; it stays confined, and this process stays its reaper and
+ * supervisor. */
+static void wait_for_background(struct watch *watch) {
+  struct pollfd fds[2] = {{.fd = watch->signals, .events = POLLIN}, {.fd = watch->listener, .events = POLLIN}};
+  char info[128 * 8];
   int status;
-  while (sys(__NR_wait4, -1, &status, __WALL, 0) != -ECHILD)
-    ;
+  long pid;
+  do {
+    sys(__NR_ppoll, fds, 2, 0, 0, 8);
+    if (fds[1].revents & POLLIN)
+      confine__supervisor_serve(watch->supervisor);
+    else if (fds[1].revents)
+      fds[1].fd = -1;
+    sys(__NR_read, watch->signals, info, sizeof info);
+    do
+      pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL, 0);
+    while (pid > 0);
+  } while (pid != -ECHILD);
 }
 
-/* Nothing of the caller's may stay open here, or a reader of its pipes would wait for this process. */
-static void keep_only(struct watch *watch) {
-  long channel = sys(__NR_fcntl, watch->monitor->channel, F_DUPFD_CLOEXEC, 3);
-  long signals = sys(__NR_fcntl, watch->signals, F_DUPFD_CLOEXEC, 3);
-  if (channel < 0 || signals < 0)
+#define KEPT_MAX (CONFINE__ROOTS_MAX + 5)
+
+static void keep(int *kept, size_t *count, int fd) {
+  size_t i = *count;
+  if (fd < 0)
     return;
-  sys(__NR_dup3, channel, 0, O_CLOEXEC);
-  sys(__NR_dup3, signals, 1, O_CLOEXEC);
-  watch->monitor->channel = 0;
-  watch->signals = 1;
-  sys(__NR_close_range, 2, ~0u, 0);
+  for (; i > 0 && kept[i - 1] > fd; i--)
+    kept[i] = kept[i - 1];
+  kept[i] = fd;
+  ++*count;
+}
+
+/* Nothing else of the caller's may stay open here, or a reader of its pipes would wait for this process. */
+static void keep_only(const struct watch *watch) {
+  const struct confine__supervisor *supervisor = watch->supervisor;
+  int kept[KEPT_MAX];
+  size_t count = 0;
+  unsigned next = 0;
+  keep(kept, &count, watch->monitor->channel);
+  keep(kept, &count, watch->signals);
+  keep(kept, &count, watch->listener);
+  if (watch->listener >= 0) {
+    for (size_t i = 0; i < supervisor->root_count; i++)
+      keep(kept, &count, supervisor->roots[i].fd);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if ((unsigned)kept[i] > next)
+      sys(__NR_close_range, next, (unsigned)kept[i] - 1, 0);
+    next = (unsigned)kept[i] + 1;
+  }
+  sys(__NR_close_range, next, ~0u, 0);
+}
+
+/* The child has the listener no longer; as long as this process has not either, its trapped calls fail. */
+static int start_supervisor(struct watch *watch) {
+  struct confine__monitor *monitor = watch->monitor;
+  watch->listener = monitor->outcome.listener;
+  if (watch->listener < 0)
+    return 0;
+  int r = confine__supervisor_init(monitor->supervisor, monitor->plan, watch->listener);
+  if (r < 0) {
+    monitor->outcome.step = CONFINE__STEP_MONITOR;
+    monitor->outcome.error = -r;
+    sys(__NR_kill, monitor->command, SIGKILL);
+    sys(__NR_wait4, monitor->command, 0, __WALL, 0);
+  }
+  return r;
 }
 
 static int run_monitor(void *arg) {
   struct confine__monitor *monitor = arg;
-  struct watch watch = {.monitor = monitor};
+  struct watch watch = {.monitor = monitor, .listener = -1, .supervisor = monitor->supervisor};
   struct {
     void *handler;
     unsigned long flags;
@@ -256,7 +265,7 @@ static int run_monitor(void *arg) {
     monitor->outcome.error = -watch.signals;
     return 1;
   }
-  if (start_command(&watch) != 0)
+  if (start_command(&watch) != 0 || start_supervisor(&watch) != 0)
     return 1;
   monitor->started = 1;
   keep_only(&watch);
@@ -275,7 +284,7 @@ static int run_monitor(void *arg) {
   wake_caller(&watch);
   if (stay) {
     send_message(monitor, CONFINE__MESSAGE_ENDED, watch.status, 0, -1);
-    wait_for_background();
+    wait_for_background(&watch);
   }
   return 0;
 }
@@ -285,20 +294,21 @@ int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t
   long r = sys(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
   if (r < 0)
     return (int)r;
-  long map = sys(__NR_mmap, 0, STACKS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  long map = sys(__NR_mmap, 0, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (map < 0 && map > -4096) {
     r = map;
     goto close_pair;
   }
   char *base = (char *)map;
   monitor->command_stack = base + COMMAND_STACK;
+  monitor->supervisor = (struct confine__supervisor *)(base + STACKS);
   monitor->channel = pair[1];
   monitor->outcome.step = CONFINE__STEP_NONE;
   monitor->outcome.listener = -1;
   monitor->outcome.index = -1;
-  r = clone_call(SYS_CLONE_VM, base + STACKS, run_monitor, monitor);
+  r = confine__clone(SYS_CLONE_VM, base + STACKS, run_monitor, monitor);
   if (r < 0) {
-    sys(__NR_munmap, base, STACKS);
+    sys(__NR_munmap, base, AREA);
     goto close_pair;
   }
   sys_close(pair[1]);
@@ -313,5 +323,5 @@ close_pair:
 }
 
 void confine__monitor_release(void *stack) {
-  sys(__NR_munmap, stack, STACKS);
+  sys(__NR_munmap, stack, AREA);
 }

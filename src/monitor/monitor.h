@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct confine__supervisor;
+
 struct confine__monitor {
   const struct confine__plan *plan;
   int channel;           /* the monitor's end */
@@ -22,6 +24,7 @@ struct confine__monitor {
   int announce;          /* send STARTED at once, not only know it at the end */
   struct confine__outcome outcome;
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
+  struct confine__supervisor *supervisor; /* in that mapping too; used once there is a listener */
   pid_t command;
   /* What the caller reads when the channel has closed; set before. */
   volatile int started, ended, wait_status, timed_out;

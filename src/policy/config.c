@@ -255,7 +255,7 @@ static int add_signature(struct reader *reader, const yaml_event_t *event, const
 
 static int add_writable(struct reader *reader, const yaml_event_t *event, const char *key) {
   struct confine__argv *out = &reader->config->writable;
-  char *path;
+  char *path = NULL;
   int r = read_path(reader, event, key, &path);
   if (r < 0)
     return r;
@@ -344,7 +344,7 @@ static int read_mapping(struct reader *reader) {
     if (!last)
       r = find_key(reader, &event, &seen, &key);
     yaml_event_delete(&event);
-    if (r == 0 && !last)
+    if (r == 0 && key)
       r = read_value(reader, key);
     if (r < 0 || last)
       return r;
@@ -425,29 +425,33 @@ static int read_all(int fd, unsigned char *out, size_t *ret_length) {
   return 0;
 }
 
+static int refuse_file(const char *path, int system_errno, confine_error *error) {
+  return confine__error_errno(error, system_errno == ENOMEM ? CONFINE_ENOMEM : CONFINE_ECONFIG, system_errno,
+                              "configuration file %s", path);
+}
+
 /* O_NONBLOCK: a FIFO must not hold us up before it is refused. */
 static int read_file(const char *path, unsigned char **ret_text, size_t *ret_length, confine_error *error) {
   struct stat st;
-  unsigned char *text = NULL;
+  int r = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  int r = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
-  if (r == 0 && !S_ISREG(st.st_mode)) {
-    close(fd);
-    return confine__error(error, CONFINE_ECONFIG, "configuration file %s: it is not a regular file", path);
-  }
-  if (r == 0) {
-    text = malloc(CONFINE_CONFIG_MAX + 1);
-    r = text ? read_all(fd, text, ret_length) : -ENOMEM;
-  }
-  if (fd >= 0)
-    close(fd);
-  if (r < 0) {
+  if (fd < 0)
+    return refuse_file(path, errno, error);
+  unsigned char *text = malloc(CONFINE_CONFIG_MAX + 1);
+  if (!text)
+    r = confine__error_memory(error);
+  else if (fstat(fd, &st) != 0)
+    r = refuse_file(path, errno, error);
+  else if (!S_ISREG(st.st_mode))
+    r = confine__error(error, CONFINE_ECONFIG, "configuration file %s: it is not a regular file", path);
+  else if ((r = read_all(fd, text, ret_length)) < 0)
+    r = refuse_file(path, -r, error);
+  close(fd);
+  if (r < 0)
     free(text);
-    return confine__error_errno(error, r == -ENOMEM ? CONFINE_ENOMEM : CONFINE_ECONFIG, -r, "configuration file %s",
-                                path);
-  }
-  *ret_text = text;
-  return 0;
+  else
+    *ret_text = text;
+  return r;
 }
 
 int confine_config_load(const char *path, confine_config **ret_config, confine_error *error) {
@@ -463,8 +467,8 @@ int confine_config_load(const char *path, confine_config **ret_config, confine_e
     char *slash = strrchr(canonical, '/');
     directory = strndup(canonical, slash == canonical ? 1 : (size_t)(slash - canonical));
   }
-  if (!canonical && errno != ENOMEM)
-    r = confine__error_errno(error, CONFINE_ECONFIG, errno, "configuration file %s", path);
+  if (!canonical)
+    r = refuse_file(path, errno, error);
   else if (!directory)
     r = confine__error_memory(error);
   else

@@ -79,16 +79,17 @@ static int find_in(const char *directory, const char *below, const char *name, s
   return find_program(path, program);
 }
 
+/* Where launchers are, from the library's or program's own directory: installed, and in a build folder. */
+static const char *const places[] = {"/../libexec/confine", "/../launcher"};
+
 /* -ENOMEM, or 0 with the program found or not. */
 static int find_launcher(const confine_provider *provider, const char *own, const char *name,
                          struct confine__guarded *program) {
+  int r = 0;
   if (provider->launcher_directory)
-    return find_in(provider->launcher_directory, "", name, program) == -ENOMEM ? -ENOMEM : 0;
-  if (!own)
-    return 0;
-  int r = find_in(own, "/../libexec/confine", name, program);
-  if (r < 0 && r != -ENOMEM)
-    r = find_in(own, "/../launcher", name, program);
+    r = find_in(provider->launcher_directory, "", name, program);
+  for (size_t i = 0; own && !program->path && r != -ENOMEM && i < sizeof places / sizeof places[0]; i++)
+    r = find_in(own, places[i], name, program);
   return r == -ENOMEM ? r : 0;
 }
 
@@ -100,8 +101,9 @@ static int only_roots(const char *path, char *reason, size_t size) {
   }
   if (st.st_uid == 0 && !(st.st_mode & 022))
     return 1;
-  snprintf(reason, size, "%s is not trusted: it must belong to root and be writable by nobody else (owner %u, mode %04o)",
-           path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
+  snprintf(reason, size,
+           "%s is not trusted: it must belong to root and be writable by nobody else (owner %u, mode %04o)", path,
+           (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
   return 0;
 }
 
@@ -165,9 +167,18 @@ static void free_snapshot(struct confine__snapshot *snapshot) {
   free(snapshot);
 }
 
-static int look(const confine_provider *provider, struct confine__snapshot *snapshot) {
+/* Says where launchers were looked for, for the case that there are none. */
+static void note_place(const char *given, const char *own, char *out, size_t size) {
+  if (given)
+    snprintf(out, size, "in %.900s", given);
+  else if (own)
+    snprintf(out, size, "in %.900s/../libexec/confine", own);
+  else
+    snprintf(out, size, "anywhere, since this library's own place is unknown (is /proc mounted?)");
+}
+
+static int find_programs(const confine_provider *provider, struct confine__snapshot *snapshot) {
   char directory[PATH_MAX], *own = NULL;
-  struct confine__abilities abilities;
   const char *given = provider->launcher_directory;
   int r = given ? 0 : own_directory(directory, sizeof directory);
   /* Want of memory or descriptors says nothing about the host. */
@@ -175,14 +186,7 @@ static int look(const confine_provider *provider, struct confine__snapshot *snap
     return r;
   if (!given && r == 0)
     own = directory;
-  if (given)
-    snprintf(snapshot->launchers_missing, sizeof snapshot->launchers_missing, "in %.900s", given);
-  else if (own)
-    snprintf(snapshot->launchers_missing, sizeof snapshot->launchers_missing, "in %.900s/../libexec/confine",
-             own);
-  else
-    snprintf(snapshot->launchers_missing, sizeof snapshot->launchers_missing,
-             "anywhere, since this library's own place is unknown (is /proc mounted?)");
+  note_place(given, own, snapshot->launchers_missing, sizeof snapshot->launchers_missing);
   r = find_launcher(provider, own, "landlock-run", &snapshot->landlock_run);
   if (r == 0)
     r = find_launcher(provider, own, "namespace-run", &snapshot->namespace_run);
@@ -190,20 +194,25 @@ static int look(const confine_provider *provider, struct confine__snapshot *snap
     r = find_bwrap(snapshot);
   if (r == 0)
     r = find_custom(provider, snapshot);
-  if (r < 0)
-    return r;
+  snapshot->has_programs = 1;
+  snapshot->host.landlock_run = snapshot->landlock_run.path;
+  snapshot->host.namespace_run = snapshot->namespace_run.path;
+  snapshot->host.bwrap = snapshot->bwrap.path;
+  return r;
+}
+
+static int look(const confine_provider *provider, int with_programs, struct confine__snapshot *snapshot) {
+  struct confine__abilities abilities;
   confine__abilities(&abilities);
   snapshot->host = (struct confine__host){
       .landlock_abi = abilities.landlock_abi,
       .guard = 1,
+      .supervisor = abilities.supervisor,
       .mounts_without_userns = abilities.mounts_without_userns,
-      .landlock_run = snapshot->landlock_run.path,
-      .namespace_run = snapshot->namespace_run.path,
-      .bwrap = snapshot->bwrap.path,
       .runner_command = (const char *const *)provider->runner_command.words,
       .runner_failure_signatures = (const char *const *)provider->signatures.words,
   };
-  return 0;
+  return with_programs ? find_programs(provider, snapshot) : 0;
 }
 
 static int same_program(const struct confine__guarded *a, const struct confine__guarded *b) {
@@ -214,9 +223,9 @@ static int same_program(const struct confine__guarded *a, const struct confine__
 }
 
 static int same_snapshot(const struct confine__snapshot *a, const struct confine__snapshot *b) {
-  if (a->host.landlock_abi != b->host.landlock_abi ||
-      a->host.mounts_without_userns != b->host.mounts_without_userns || a->custom_count != b->custom_count ||
-      strcmp(a->bwrap_missing, b->bwrap_missing) != 0)
+  if (a->has_programs != b->has_programs || a->host.landlock_abi != b->host.landlock_abi ||
+      a->host.supervisor != b->host.supervisor || a->host.mounts_without_userns != b->host.mounts_without_userns ||
+      a->custom_count != b->custom_count || strcmp(a->bwrap_missing, b->bwrap_missing) != 0)
     return 0;
   for (size_t i = 0; i < a->custom_count; i++)
     if (!same_program(&a->custom[i], &b->custom[i]))
@@ -225,19 +234,40 @@ static int same_snapshot(const struct confine__snapshot *a, const struct confine
          same_program(&a->bwrap, &b->bwrap);
 }
 
-int confine__snapshot_take(confine_provider *provider, confine_error *error) {
+static int take_locked(confine_provider *provider, int with_programs, confine_error *error) {
   struct confine__snapshot *known = atomic_load(&provider->snapshot);
   struct confine__snapshot *found = calloc(1, sizeof *found);
-  int r = found ? look(provider, found) : -ENOMEM;
-  if (r < 0 || (known && same_snapshot(known, found))) {
-    if (found)
-      free_snapshot(found);
-    if (r < 0 && r != -ENOMEM)
-      return confine__error_errno(error, CONFINE_ESYSTEM, -r, "the host cannot be looked at");
-    return r < 0 ? confine__error_memory(error) : 0;
+  int r = found ? look(provider, with_programs, found) : -ENOMEM;
+  if (r == 0 && !(known && same_snapshot(known, found))) {
+    found->older = known;
+    atomic_store(&provider->snapshot, found);
+    return 0;
   }
-  found->older = known;
-  atomic_store(&provider->snapshot, found);
+  if (found)
+    free_snapshot(found);
+  if (r == 0)
+    return 0;
+  return r == -ENOMEM ? confine__error_memory(error)
+                      : confine__error_errno(error, CONFINE_ESYSTEM, -r, "the host cannot be looked at");
+}
+
+int confine__snapshot_take(confine_provider *provider, int with_programs, confine_error *error) {
+  pthread_mutex_lock(&provider->look);
+  int r = take_locked(provider, with_programs, error);
+  pthread_mutex_unlock(&provider->look);
+  return r;
+}
+
+int confine__snapshot_full(confine_provider *provider, const struct confine__snapshot **ret_snapshot,
+                           confine_error *error) {
+  const struct confine__snapshot *snapshot = atomic_load(&provider->snapshot);
+  if (!snapshot->has_programs) {
+    int r = confine__snapshot_take(provider, 1, error);
+    if (r < 0)
+      return r;
+    snapshot = atomic_load(&provider->snapshot);
+  }
+  *ret_snapshot = snapshot;
   return 0;
 }
 

@@ -17,6 +17,7 @@
  * so it lives as long as the provider. */
 struct confine__snapshot {
   struct confine__host host;
+  int has_programs; /* they have been looked for, and what follows says what was found */
   struct confine__guarded landlock_run, namespace_run, bwrap; /* path NULL: not to be had */
   struct confine__guarded *custom; /* the absolute words of runner_command */
   size_t custom_count;
@@ -38,15 +39,20 @@ struct confine_provider {
   int64_t probe_timeout_ms;
   _Atomic(struct confine__snapshot *) snapshot; /* the newest */
   _Atomic int selected;                         /* enum confine_runner; NONE: not yet */
-  pthread_mutex_t lock;                         /* for the following, and for publishing the above */
+  pthread_mutex_t look; /* held while a snapshot is made; taken after lock */
+  pthread_mutex_t lock; /* held while probing; guards the verdicts */
   struct confine__verdict verdicts[CONFINE__RUNNERS];
 };
 
 /* settings.c: copies and checks; CONFINE_ECONFIG with seam's texts. */
 int confine__settings_copy(confine_provider *provider, const confine_settings *settings, confine_error *error);
 
-/* host.c: looks for the programs and publishes what was found, unless it is what is known already. */
-int confine__snapshot_take(confine_provider *provider, confine_error *error);
+/* host.c: looks at the host and publishes what was found, unless it is what is known already. Looking for the
+ * programs costs dozens of system calls, which a call that starts none of them is spared. */
+int confine__snapshot_take(confine_provider *provider, int with_programs, confine_error *error);
+/* The newest snapshot with programs, owned by the provider; takes one if there is none. */
+int confine__snapshot_full(confine_provider *provider, const struct confine__snapshot **ret_snapshot,
+                           confine_error *error);
 void confine__snapshot_free_all(confine_provider *provider);
 /* The runner's own program, or NULL. */
 const char *confine__runner_path(const struct confine__snapshot *snapshot, confine_runner runner);

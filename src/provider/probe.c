@@ -21,7 +21,8 @@ static int build(const struct confine__host *host, struct confine__probe *probe)
   if (probe->runner == CONFINE_RUNNER_BWRAP) {
     bwrap_argv(host, &probe->argv);
   } else {
-    confine__argv_add(&probe->argv, probe->runner == CONFINE_RUNNER_NAMESPACE ? host->namespace_run : host->landlock_run);
+    const char *launcher = probe->runner == CONFINE_RUNNER_NAMESPACE ? host->namespace_run : host->landlock_run;
+    confine__argv_add(&probe->argv, launcher);
     confine__argv_add(&probe->argv, "--probe");
   }
   return probe->argv.failed;
@@ -35,9 +36,12 @@ static int decide(struct confine__probe *probe, int usable) {
 
 int confine__probe_begin(confine_provider *provider, confine_runner runner, struct confine__probe *probe,
                          confine_error *error) {
-  const struct confine__snapshot *snapshot = atomic_load(&provider->snapshot);
+  const struct confine__snapshot *snapshot;
   memset(probe, 0, sizeof *probe);
   probe->runner = runner;
+  int r = confine__snapshot_full(provider, &snapshot, error);
+  if (r < 0)
+    return r;
   if (confine__runner_missing(snapshot, runner, &probe->verdict))
     return decide(probe, 0);
   if (runner == CONFINE_RUNNER_CUSTOM) /* the operator's word */
@@ -48,10 +52,10 @@ int confine__probe_begin(confine_provider *provider, confine_runner runner, stru
     confine__repair_landlock("/sys/kernel/security/lsm", probe->verdict.repair, sizeof probe->verdict.repair);
     return decide(probe, 0);
   }
-  int r = build(&snapshot->host, probe) == 0
-              ? confine__capture_start((const char *const *)probe->argv.words, provider->probe_timeout_ms,
-                                       &probe->capture, error)
-              : confine__error_memory(error);
+  r = build(&snapshot->host, probe) == 0
+          ? confine__capture_start((const char *const *)probe->argv.words, provider->probe_timeout_ms, &probe->capture,
+                                   error)
+          : confine__error_memory(error);
   if (r < 0)
     confine__argv_release(&probe->argv);
   return r;
@@ -76,7 +80,8 @@ static void last_line(char *text, const char **ret_line) {
   *ret_line = line;
 }
 
-static void explain(const confine_provider *provider, struct confine__probe *probe, struct confine__captured *captured) {
+static void explain(const confine_provider *provider, struct confine__probe *probe,
+                    struct confine__captured *captured) {
   const struct confine__snapshot *snapshot = atomic_load(&provider->snapshot);
   char *reason = probe->verdict.reason, *repair = probe->verdict.repair;
   size_t size = sizeof probe->verdict.reason;

@@ -16,9 +16,10 @@ int confine_provider_new(const confine_settings *settings, confine_provider **re
   if (!provider)
     return confine__error_memory(error);
   pthread_mutex_init(&provider->lock, NULL);
+  pthread_mutex_init(&provider->look, NULL);
   int r = confine__settings_copy(provider, settings, error);
   if (r == 0)
-    r = confine__snapshot_take(provider, error);
+    r = confine__snapshot_take(provider, 0, error);
   if (r < 0) {
     confine_provider_free(provider);
     return r;
@@ -35,6 +36,7 @@ void confine_provider_free(confine_provider *provider) {
   confine__argv_release(&provider->signatures);
   free(provider->launcher_directory);
   pthread_mutex_destroy(&provider->lock);
+  pthread_mutex_destroy(&provider->look);
   free(provider);
 }
 
@@ -42,7 +44,7 @@ void confine_provider_probe_again(confine_provider *provider) {
   pthread_mutex_lock(&provider->lock);
   memset(provider->verdicts, 0, sizeof provider->verdicts);
   atomic_store(&provider->selected, CONFINE_RUNNER_NONE);
-  confine__snapshot_take(provider, NULL); /* without memory, what is known stays */
+  confine__snapshot_take(provider, 1, NULL); /* without memory, what is known stays */
   pthread_mutex_unlock(&provider->lock);
 }
 
@@ -92,11 +94,15 @@ int confine__provider_probe(confine_provider *provider, confine_runner runner, c
 static int select_locked(confine_provider *provider, confine_mode mode, confine_runner *ret_runner,
                          confine_error *error) {
   struct confine__verdict sole;
+  const struct confine__snapshot *snapshot;
   if (provider->chain_length == 1) {
+    int r = confine__snapshot_full(provider, &snapshot, error);
+    if (r < 0)
+      return r;
+    if (confine__runner_missing(snapshot, provider->chain[0], &sole))
+      return confine__unavailable(error, mode, sole.reason);
     *ret_runner = provider->chain[0];
-    if (!confine__runner_missing(atomic_load(&provider->snapshot), *ret_runner, &sole))
-      return 0;
-    return confine__unavailable(error, mode, sole.reason);
+    return 0;
   }
   for (size_t i = 0; i < provider->chain_length; i++) {
     const struct confine__verdict *verdict;
@@ -165,7 +171,7 @@ static int check_isolation(const struct confine__runner *runner, const confine_p
 
 int confine__provider_check(confine_provider *provider, const struct confine__runner *runner,
                             const confine_policy *policy, int direct, confine_error *error) {
-  const struct confine__snapshot *snapshot = atomic_load(&provider->snapshot);
+  const struct confine__snapshot *snapshot;
   struct confine__verdict missing;
   if (policy->mode != CONFINE_MODE_READ_ONLY && policy->mode != CONFINE_MODE_WORKSPACE_WRITE)
     return confine__error(error, CONFINE_EINVAL, "the policy does not confine");
@@ -174,17 +180,21 @@ int confine__provider_check(confine_provider *provider, const struct confine__ru
   int r = check_isolation(runner, policy, error);
   const char *exposed = confine__policy_exposed(policy, confine__leaves_host_tmp(runner->id));
   if (r == 0 && exposed)
-    r = confine__error(error, CONFINE_EPATH, "%s decides about this call, but the policy makes it writable under the "
-                                             "runner %s; put it elsewhere or narrow the writable roots",
+    r = confine__error(error, CONFINE_EPATH,
+                       "%s decides about this call, but the policy makes it writable under the runner %s; put it "
+                       "elsewhere or narrow the writable roots",
                        exposed, runner->name);
+  if (r == 0 && !direct)
+    r = confine__snapshot_full(provider, &snapshot, error);
   if (r < 0 || direct)
     return r;
   if (confine__runner_missing(snapshot, runner->id, &missing))
     return confine__unavailable(error, policy->mode, missing.reason);
   exposed = confine__runner_exposed(snapshot, runner->id, policy);
   if (exposed)
-    return confine__error(error, CONFINE_EPATH, "%s belongs to the runner %s, but the policy makes it writable; install "
-                                                "it elsewhere, use another runner or narrow the writable roots",
+    return confine__error(error, CONFINE_EPATH,
+                          "%s belongs to the runner %s, but the policy makes it writable; install it elsewhere, use "
+                          "another runner or narrow the writable roots",
                           exposed, runner->name);
   return 0;
 }

@@ -7,7 +7,8 @@
 #include <confine/provider.h>
 
 /* What profiles need to know about the host: found by looking, not by running anything, when the provider is
- * made and when it is to probe again. Valid as long as the provider; any thread. */
+ * made and when it is to probe again. Programs are NULL until a wrapped call is checked. Valid as long as the
+ * provider; any thread. */
 const struct confine__host *confine__provider_host(confine_provider *provider);
 
 /* The candidates in order, owned by the provider. With runner_command set it is custom alone. */
@@ -24,12 +25,14 @@ int confine__provider_probe(confine_provider *provider, confine_runner runner, c
  * Everything that can be said against a call before it is made. CONFINE_EUNSUPPORTED, naming a runner that
  * could, if this one cannot isolate what the policy asks; CONFINE_EINVAL for a policy without a workspace.
  * direct: no program of the runner is started; otherwise also CONFINE_EUNAVAILABLE if one is not there, and
- * CONFINE_EPATH if the policy makes it writable and the runner cannot prevent that. No system calls.
+ * CONFINE_EPATH if the policy makes it writable and the runner cannot prevent that. The first
+ * such call looks for the programs; otherwise there are no system calls.
  */
 int confine__provider_check(confine_provider *provider, const struct confine__runner *runner,
                             const confine_policy *policy, int direct, confine_error *error);
 
-/* Checks the call and wraps it with this very runner, probing nothing. A status_fd is for the caller's own spawn only. */
+/* Checks the call and wraps it with this very runner, probing nothing. A status_fd is for the caller's own
+ * spawn only. */
 int confine__provider_wrap(confine_provider *provider, const struct confine__runner *runner,
                            const struct confine__call *call, const confine_policy *policy,
                            confine_wrapped **ret_wrapped, confine_error *error);

@@ -89,7 +89,7 @@ int confine_provider_examine(confine_provider *provider, confine_host_report **r
   for (size_t i = 0; i < report->count; i++)
     report->entries[i].runner = provider->chain[i];
   pthread_mutex_lock(&provider->lock);
-  int r = confine__snapshot_take(provider, error);
+  int r = confine__snapshot_take(provider, 1, error);
   if (r == 0)
     r = probe_all(provider, report, error);
   if (r == 0)

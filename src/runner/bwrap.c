@@ -86,6 +86,7 @@ static void argv(const struct confine__host *host, const confine_policy *policy,
   confine__argv_add(out, "--");
   confine__argv_add(out, host->landlock_run);
   confine__argv_add(out, "--restore-environment");
+  confine__argv_add(out, "--read-only-tree");
   if (policy->mode == CONFINE_MODE_WORKSPACE_WRITE) {
     confine__argv_add(out, "--rw");
     confine__argv_add(out, "/dev/shm");

@@ -71,6 +71,8 @@ void confine__launcher_words(const struct confine__host *host, const confine_pol
   }
   if (host->guard)
     confine__argv_add(out, "--guard");
+  if (host->supervisor)
+    confine__argv_add(out, "--supervise");
   if (policy->isolation) {
     confine__argv_add(out, "--isolate");
     const char *network = policy->isolation & CONFINE_ISOLATE_NETWORK ? ",network" : "";

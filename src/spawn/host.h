@@ -3,6 +3,7 @@
 
 /* What the calling process can do on its kernel. */
 struct confine__abilities {
+  int supervisor; /* a seccomp listener is to be had */
   int landlock_abi;          /* 0: none */
   int mounts_without_userns; /* it has CAP_SYS_ADMIN */
 };

@@ -1,12 +1,12 @@
 """Examples in the documentation: found by a mark before a literal block, and run.
 
-In scdoc the mark is a comment, `; test: KIND ARGS`, in Markdown `<!-- test: KIND ARGS -->`; what follows
+In scdoc the mark is a comment, `; test: KIND`, in Markdown `<!-- test: KIND -->`; what follows
 it is a block between lines of three backquotes. The kinds:
 
-    transcript     lines after `$ ` are commands for one shell, the lines after each what it prints on
-                   both streams, where `...` stands for anything
-    python, c      a whole program that must exit 0; c is compiled with pkg-config's flags for confine
-    yaml           a configuration file that must be accepted
+    transcript   lines after `$ ` are commands for one shell, the lines after each what it prints on
+                 both streams, where `...` stands for anything
+    python, c    a whole program that must exit 0; c is compiled with pkg-config's flags for confine
+    yaml         a configuration file that must be accepted
     record, wrap, doctor    a sample of the JSON, whose keys must be those of real output
 """
 import os
@@ -18,10 +18,12 @@ from typing import NamedTuple
 TOP = Path(__file__).resolve().parents[2]
 PREFIX = Path(os.environ.get("CONFINE_PREFIX", TOP / "build" / "out"))
 PAGES = sorted((TOP / "man").glob("*.scd"))
-TEXTS = [TOP / "README.md", TOP / "SECURITY.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").glob("*.md"))]
+TEXTS = [TOP / "README.md", TOP / "SECURITY.md", TOP / "CHANGELOG.md",
+         *sorted((TOP / "docs").glob("*.md"))]
 DOCUMENTS = [*TEXTS, *PAGES]
 
-MARK = re.compile(r"(?:; test: (?P<page>[^\n]*)|<!-- test: (?P<text>[^\n]*) -->)\n+```\w*\n(?P<block>.*?)^```$", re.M | re.S)
+MARK = re.compile(r"(?:; test: (?P<page>[^\n]*)|<!-- test: (?P<text>[^\n]*) -->)\n+"
+                  r"```\w*\n(?P<block>.*?)^```$", re.M | re.S)
 LIMIT = 60
 
 
@@ -53,7 +55,7 @@ def environment(folder):
     home = folder / "home"
     home.mkdir(exist_ok=True)
     return {
-        "PATH": f"{PREFIX}/bin:{PREFIX}/libexec/confine:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "PATH": f"{PREFIX}/bin:{PREFIX}/libexec/confine:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(home),
         "LC_ALL": "C.UTF-8",
         "PKG_CONFIG_PATH": str(PREFIX / "lib" / "pkgconfig"),
@@ -61,12 +63,13 @@ def environment(folder):
     }
 
 
-def run(folder, argv, **options):
+def run(folder, argv):
     """Exit status and both streams of a program started in folder/here."""
     here = folder / "here"
     here.mkdir(exist_ok=True)
     done = subprocess.run(argv, cwd=here, env=environment(folder), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=False, **options)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
+                          check=False)
     return done.returncode, done.stdout.decode()
 
 
@@ -91,8 +94,9 @@ def play(folder, block):
     separator = "--- end of step ---"
     wanted = steps(block.replace("./dev run", "confine run"))
     # The status of a step must reach the next one, as at a prompt.
-    lines = [f"{command}\nstatus=$?; echo; echo '{separator}'; (exit $status)" for command, _ in wanted]
-    _, text = run(folder, ["sh", "-c", "\n".join(lines)])
+    script = "\n".join(f"{command}\nstatus=$?; echo; echo '{separator}'; (exit $status)"
+                       for command, _ in wanted)
+    _, text = run(folder, ["sh", "-c", script])
     got = text.split(f"\n{separator}\n")
     wrong = [f"$ {command}\nprinted:\n{printed}\nwanted:\n{want}"
              for (command, want), printed in zip(wanted, got) if not matches(want, printed)]

@@ -50,8 +50,8 @@ def run_file(folder, name, text, argv):
 
 
 def check_sample(folder, kind, block):
-    """No key may be there that the program does not give, and none missing. Lists that are empty in real
-    output say nothing of what their elements hold."""
+    """No key may be there that the program does not give, and none missing. Lists that are empty in
+    real output say nothing of what their elements hold."""
     status, printed = examples.run(folder, REAL[kind])
     assert status == 0, printed
     sample, real = json.loads(block), json.loads(printed)
@@ -71,14 +71,11 @@ def test_example(example, folder):
         run_file(folder, "example.py", example.block, ["python3", "example.py"])
     elif example.kind == "c":
         run_file(folder, "example.c", example.block,
-                 ["sh", "-c", "cc -Wall -Wextra -Werror -o example example.c $(pkg-config --cflags --libs confine) && "
-                              "./example"])
+                 ["sh", "-c", "cc -Wall -Wextra -Werror -o example example.c "
+                              "$(pkg-config --cflags --libs confine) && ./example"])
     elif example.kind == "yaml":
-        (folder / "home").mkdir()
-        (folder / "home" / "confine.yaml").write_text(example.block)
-        status, printed = examples.run(folder, ["sh", "-c", 'mkdir ../home/project ../home/cache && confine wrap '
-                                                            '--config ../home/confine.yaml -- true'])
-        assert status == 0, printed
+        run_file(folder, "confine.yaml", example.block,
+                 ["sh", "-c", "mkdir project cache && confine wrap --config confine.yaml -- true"])
     elif example.kind in REAL:
         check_sample(folder, example.kind, example.block)
     else:

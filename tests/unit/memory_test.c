@@ -101,8 +101,8 @@ static int make_place(void **state) {
 }
 
 static int remove_place(void **state) {
-  static const char *const files[] = {"launchers/namespace-run", "launchers/landlock-run", "launchers/c.yml", "launchers",
-                                      "work", "more", ""};
+  static const char *const files[] = {
+      "launchers/namespace-run", "launchers/landlock-run", "launchers/c.yml", "launchers", "work", "more", ""};
   char path[160];
   (void)state;
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -205,6 +205,8 @@ static int examining(struct hand *hand, confine_error *error) {
 static int by_default(struct hand *hand, confine_error *error) {
   int r = confine_provider_new(NULL, &hand->provider, error);
   if (r == 0)
+    confine_provider_probe_again(hand->provider);
+  if (r == 0)
     r = confine_policy_new(CONFINE_MODE_DANGER_FULL_ACCESS, &hand->policy, error);
   if (r == 0)
     r = confine_provider_confine(NULL, command, hand->policy, &hand->wrapped, error);
@@ -228,34 +230,35 @@ static void each_allocation_fails(int (*scenario)(struct hand *hand, confine_err
                           error.system_errno ? "Cannot allocate memory" : "out of memory");
     failures += r != 0;
     release(&hand);
-    assert_int_equal(live, before);
+    if (!__interceptor_malloc) /* else it makes strings past us, and counts what is lost itself */
+      assert_int_equal(live, before);
     if (!was_reached) {
       assert_int_equal(r, 0);
       break;
     }
   }
-  print_message("%d allocations failed\n", failures);
-  assert_true(failures >= least);
+  print_message("# %d allocations failed\n", failures);
+  assert_true(failures >= (__interceptor_malloc ? least / 4 : least));
 }
 
 static void custom_runner(void **state) {
   (void)state;
-  each_allocation_fails(custom, 60);
+  each_allocation_fails(custom, 100);
 }
 
 static void chain_of_runners(void **state) {
   (void)state;
-  each_allocation_fails(probing, 40);
+  each_allocation_fails(probing, 100);
 }
 
 static void host_report(void **state) {
   (void)state;
-  each_allocation_fails(examining, 30);
+  each_allocation_fails(examining, 100);
 }
 
 static void defaults(void **state) {
   (void)state;
-  each_allocation_fails(by_default, 6);
+  each_allocation_fails(by_default, 4);
 }
 
 int main(void) {

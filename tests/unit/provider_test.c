@@ -143,8 +143,8 @@ static void a_sole_candidate_is_not_probed(void **state) {
 
 #define UNAVAILABLE(mode) \
   "sandbox mode \"" mode "\" is requested but no sandbox backend is usable on this host; refusing to run the command " \
-  "unconfined. Install bubblewrap or run a Landlock-enforcing kernel (Linux), ensure sandbox-exec is usable (macOS), or " \
-  "ensure the ACL restricted-token runner can start (Windows) \xe2\x80\x94 otherwise switch the consumer to " \
+  "unconfined. Install bubblewrap or run a Landlock-enforcing kernel (Linux), ensure sandbox-exec is usable (macOS), " \
+  "or ensure the ACL restricted-token runner can start (Windows) \xe2\x80\x94 otherwise switch the consumer to " \
   "danger-full-access."
 
 static void nothing_usable_is_said_exactly(void **state) {
@@ -181,12 +181,13 @@ static void refused_settings(confine_settings *settings, const char *text) {
 static void contradictory_settings_are_refused_exactly(void **state) {
   (void)state;
   static const char *const runner[] = {"/bin/sh", NULL}, *const relative[] = {"bwrap", NULL},
-                           *const none[] = {NULL}, *const good[] = {"shim: ", NULL}, *const empty[] = {"shim: ", "", NULL},
-                           *const lines[] = {"a\nb", NULL}, *const carriage[] = {"a\r", NULL}, *const blank[] = {" ", NULL};
+                           *const none[] = {NULL}, *const good[] = {"shim: ", NULL},
+                           *const empty[] = {"shim: ", "", NULL}, *const lines[] = {"a\nb", NULL},
+                           *const carriage[] = {"a\r", NULL}, *const blank[] = {" ", NULL};
   static const char *const *const bad[] = {empty, lines, carriage, blank};
   static const double timeouts[] = {-1, (double)NAN, (double)INFINITY, -(double)INFINITY};
-  static const confine_runner twice[] = {CONFINE_RUNNER_BWRAP, CONFINE_RUNNER_BWRAP}, custom[] = {CONFINE_RUNNER_CUSTOM},
-                              unknown[] = {(confine_runner)99};
+  static const confine_runner twice[] = {CONFINE_RUNNER_BWRAP, CONFINE_RUNNER_BWRAP},
+                              custom[] = {CONFINE_RUNNER_CUSTOM}, unknown[] = {(confine_runner)99};
   confine_settings settings = CONFINE_SETTINGS_INIT;
   settings.runner_failure_signatures = good;
   refused_settings(&settings, "sandbox-local: runnerFailureSignatures requires runnerCommand");
@@ -427,7 +428,9 @@ static void each_failure_has_its_reason(void **state) {
   confine_settings settings = settings_for(both, 1);
   confine_error error = CONFINE_ERROR_INIT;
   snprintf(path, sizeof path, "%s/namespace-run", launchers);
+  confine_runner chosen;
   confine_provider *provider = provider_of(&settings);
+  assert_int_equal(confine_provider_select(provider, CONFINE_MODE_READ_ONLY, &chosen, NULL), 0);
   assert_int_equal(unlink(path), 0);
   assert_int_equal(confine__provider_probe(provider, CONFINE_RUNNER_NAMESPACE, &error), CONFINE_EUNAVAILABLE);
   assert_non_null(strstr(error.text, "could not be executed: No such file or directory"));
@@ -553,9 +556,8 @@ static void what_cannot_be_isolated_is_refused(void **state) {
   confine_error error = CONFINE_ERROR_INIT;
   confine_wrapped *wrapped = NULL;
   script("landlock-run", LANDLOCK_WORKS);
-  assert_int_equal(
-      confine_policy_set_isolation(policy, CONFINE_ISOLATE_NETWORK | CONFINE_ISOLATE_PROCESS | CONFINE_ISOLATE_IPC, NULL),
-      0);
+  uint32_t all = CONFINE_ISOLATE_NETWORK | CONFINE_ISOLATE_PROCESS | CONFINE_ISOLATE_IPC;
+  assert_int_equal(confine_policy_set_isolation(policy, all, NULL), 0);
   confine_provider *provider = custom_provider(runner);
   assert_int_equal(confine_provider_confine(provider, command, policy, &wrapped, &error), CONFINE_EUNSUPPORTED);
   assert_string_equal(error.text, "runner custom cannot isolate network process ipc; bwrap can");

@@ -1,0 +1,132 @@
+/* Acting as the caller: the file system ids, groups and capabilities it has at this moment. */
+#include "enter/sys.h"
+#include "monitor/supervisor.h"
+
+#include <linux/capability.h>
+
+struct identity {
+  uint32_t fsuid, fsgid;
+  uint64_t effective;
+  uint32_t groups[CONFINE__GROUPS_MAX];
+  int group_count;
+};
+
+/* Finds `key` at the start of a line; returns what follows it, or NULL. */
+static const char *field(const char *text, const char *key) {
+  size_t n = sys_strlen(key);
+  for (const char *line = text; *line;) {
+    size_t i = 0;
+    while (i < n && line[i] == key[i])
+      i++;
+    if (i == n)
+      return line + n;
+    while (*line && *line != '\n')
+      line++;
+    if (*line)
+      line++;
+  }
+  return NULL;
+}
+
+static const char *take_number(const char *text, uint64_t base, uint64_t *value) {
+  while (*text == ' ' || *text == '\t')
+    text++;
+  const char *start = text;
+  *value = 0;
+  for (;; text++) {
+    unsigned digit = *text >= '0' && *text <= '9'   ? (unsigned)(*text - '0')
+                     : *text >= 'a' && *text <= 'f' ? (unsigned)(*text - 'a' + 10)
+                                                    : 16;
+    if (digit >= base)
+      return text == start ? NULL : text;
+    *value = *value * base + digit;
+  }
+}
+
+/* The fourth id of the line is the file system one (proc(5)). */
+static int take_fsid(const char *text, const char *key, uint32_t *id) {
+  uint64_t value = 0;
+  text = field(text, key);
+  for (int i = 0; text && i < 4; i++)
+    text = take_number(text, 10, &value);
+  *id = (uint32_t)value;
+  return text ? 0 : -EPERM;
+}
+
+static int parse(const char *text, struct identity *identity) {
+  uint64_t value;
+  if (take_fsid(text, "Uid:", &identity->fsuid) != 0 || take_fsid(text, "Gid:", &identity->fsgid) != 0)
+    return -EPERM;
+  const char *effective = field(text, "CapEff:");
+  if (!effective || !take_number(effective, 16, &identity->effective))
+    return -EPERM;
+  const char *groups = field(text, "Groups:");
+  identity->group_count = 0;
+  while (groups && (groups = take_number(groups, 10, &value)) != NULL) {
+    if (identity->group_count == CONFINE__GROUPS_MAX)
+      return -EPERM; /* never an identity that is only nearly the caller's */
+    identity->groups[identity->group_count++] = (uint32_t)value;
+  }
+  return 0;
+}
+
+static int read_identity(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
+  char path[48] = "/proc/";
+  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
+  const char leaf[] = "/status";
+  for (size_t i = 0; i < sizeof leaf; i++)
+    path[n + i] = leaf[i];
+  long fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0)
+    return -EPERM;
+  char *text = supervisor->rest;
+  long got = sys(__NR_read, fd, text, sizeof supervisor->rest - 1);
+  sys_close((int)fd);
+  if (got <= 0)
+    return -EPERM;
+  text[got] = '\0';
+  return parse(text, identity);
+}
+
+/* setfsuid(2) tells no errors; asking with an impossible id tells the present one. */
+static int set_fsid(long number, uint32_t id) {
+  sys(number, id);
+  return (uint32_t)sys(number, -1l) == id ? 0 : -EPERM;
+}
+
+static int set_effective(uint64_t effective) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  struct __user_cap_data_struct data[2];
+  long r = sys(__NR_capget, &header, data);
+  for (int i = 0; i < 2; i++)
+    data[i].effective = (uint32_t)(effective >> (32 * i)) & data[i].permitted;
+  return r < 0 ? (int)r : (int)sys(__NR_capset, &header, data);
+}
+
+int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
+  struct identity identity;
+  if (!supervisor->privileged)
+    return 0;
+  int r = read_identity(supervisor, tid, &identity);
+  if (r == 0)
+    r = (int)sys(__NR_setgroups, identity.group_count, identity.groups);
+  if (r == 0)
+    r = set_fsid(__NR_setfsgid, identity.fsgid);
+  if (r == 0)
+    r = set_fsid(__NR_setfsuid, identity.fsuid);
+  /* Capabilities in a user namespace of the command's own count for nothing outside it. */
+  if (r == 0)
+    r = set_effective(supervisor->flags & CONFINE__PLAN_USERNS ? 0 : identity.effective);
+  if (r < 0)
+    confine__identity_return(supervisor);
+  return r < 0 ? -EPERM : 0;
+}
+
+void confine__identity_return(struct confine__supervisor *supervisor) {
+  if (!supervisor->privileged)
+    return;
+  set_effective(supervisor->capabilities);
+  set_fsid(__NR_setfsuid, supervisor->uid);
+  set_fsid(__NR_setfsgid, supervisor->gid);
+  sys(__NR_setgroups, supervisor->group_count, supervisor->groups);
+}

@@ -1,0 +1,120 @@
+#include "monitor/supervisor.h"
+#include "enter/sys.h"
+
+#include "guard/calls.h"
+
+#include <linux/capability.h>
+
+#define HELD (O_PATH | O_CLOEXEC)
+
+#ifndef SECCOMP_USER_NOTIF_FLAG_CONTINUE
+#define SECCOMP_USER_NOTIF_FLAG_CONTINUE 1
+#endif
+
+
+static int note_own_identity(struct confine__supervisor *supervisor) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  struct __user_cap_data_struct data[2];
+  long r = sys(__NR_capget, &header, data);
+  if (r < 0)
+    return (int)r;
+  supervisor->capabilities = data[0].effective | (uint64_t)data[1].effective << 32;
+  supervisor->uid = (uint32_t)sys(__NR_geteuid);
+  supervisor->gid = (uint32_t)sys(__NR_getegid);
+  /* Without these nothing in the tree can have become anybody else: no_new_privs is set. */
+  supervisor->privileged = (supervisor->capabilities & (1ull << CAP_SETUID)) != 0;
+  if (!supervisor->privileged)
+    return 0;
+  r = sys(__NR_getgroups, CONFINE__GROUPS_MAX, supervisor->groups);
+  supervisor->group_count = (int)r;
+  return r < 0 ? (int)r : 0;
+}
+
+static int copy_root(struct confine__supervisor *supervisor, const struct confine__root *root, size_t *used) {
+  size_t n = sys_strlen(root->path) + 1;
+  if (n > sizeof supervisor->root_names - *used)
+    return -ENAMETOOLONG;
+  char *name = supervisor->root_names + *used;
+  for (size_t i = 0; i < n; i++)
+    name[i] = root->path[i];
+  *used += n;
+  supervisor->roots[supervisor->root_count] = *root;
+  supervisor->roots[supervisor->root_count++].path = name;
+  return 0;
+}
+
+/* The host's /tmp, where the plan grants it, is a root as any other. */
+static int copy_roots(struct confine__supervisor *supervisor, const struct confine__plan *plan) {
+  size_t used = 0;
+  int r = 0;
+  supervisor->root_count = 0;
+  for (size_t i = 0; r == 0 && i < plan->root_count; i++)
+    r = copy_root(supervisor, &plan->roots[i], &used);
+  if (r < 0 || !(plan->flags & CONFINE__PLAN_HOST_TMP) || plan->flags & CONFINE__PLAN_MOUNTS)
+    return r;
+  struct stat st;
+  long fd = sys_openat(AT_FDCWD, "/tmp", HELD | O_DIRECTORY | O_NOFOLLOW, 0);
+  if (fd < 0 || sys(__NR_fstat, fd, &st) < 0)
+    return 0;
+  const struct confine__root tmp = {"/tmp", (int)fd, st.st_dev, st.st_ino};
+  return copy_root(supervisor, &tmp, &used);
+}
+
+int confine__supervisor_init(struct confine__supervisor *supervisor, const struct confine__plan *plan,
+                             int listener) {
+  supervisor->flags = plan->flags;
+  supervisor->listener = listener;
+  supervisor->root = -1;
+  supervisor->refusal =
+      plan->flags & (CONFINE__PLAN_MOUNTS | CONFINE__PLAN_READ_ONLY_TREE) ? EROFS : EACCES;
+  int r = copy_roots(supervisor, plan);
+  return r < 0 ? r : note_own_identity(supervisor);
+}
+
+/* The root of the command's own mount namespace, if it has one. The guard denies chroot(2), so it is that
+ * of every caller; the first one tells it, since the command itself may be gone by then. */
+static int find_root(struct confine__supervisor *supervisor, pid_t tid) {
+  char path[48] = "/proc/";
+  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
+  const char leaf[] = "/root";
+  for (size_t i = 0; i < sizeof leaf; i++)
+    path[n + i] = leaf[i];
+  if (supervisor->root >= 0)
+    return 0;
+  long root = sys_openat(AT_FDCWD, supervisor->flags & CONFINE__PLAN_MOUNTS ? path : "/", HELD | O_DIRECTORY, 0);
+  supervisor->root = root < 0 ? -1 : (int)root;
+  return root < 0 ? -EPERM : 0;
+}
+
+static int call_of(const struct seccomp_notif *notification) {
+  size_t count = sizeof confine__call_numbers / sizeof confine__call_numbers[0];
+  for (size_t i = 0; i < count; i++)
+    if (confine__call_numbers[i].number == notification->data.nr &&
+        confine__call_numbers[i].arch == notification->data.arch)
+      return (int)confine__call_numbers[i].call;
+  return CONFINE__CALL_none;
+}
+
+int confine__supervisor_serve(struct confine__supervisor *supervisor) {
+  /* Room for a kernel whose structures have grown (seccomp_unotify(2)). */
+  union {
+    struct seccomp_notif notification;
+    char room[256];
+  } in = {.room = {0}};
+  union {
+    struct seccomp_notif_resp response;
+    char room[128];
+  } out = {.room = {0}};
+  long r = sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_RECV, &in);
+  if (r < 0)
+    return (int)r;
+  int call = call_of(&in.notification);
+  out.response.id = in.notification.id;
+  r = call == CONFINE__CALL_none ? -ENOSYS : find_root(supervisor, (pid_t)in.notification.pid);
+  if (r == 0)
+    r = confine__metadata_call(supervisor, &in.notification, call);
+  out.response.error = (int32_t)r;
+  /* ENOENT: the caller was killed meanwhile. */
+  sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_SEND, &out);
+  return 0;
+}

@@ -1,0 +1,90 @@
+/*
+ * The supervisor: answers the calls that the guard hands over instead of letting the kernel make them
+ * (seccomp_unotify(2)). It lives in the monitor, outside the confinement and an ancestor of every
+ * caller, acts on descriptors and copies of its own with the caller's identity, and never lets the
+ * kernel continue a call that it has judged by memory the caller can change.
+ *
+ * Raw system calls only. One per command; not shared between threads.
+ */
+#ifndef CONFINE_MONITOR_SUPERVISOR_H
+#define CONFINE_MONITOR_SUPERVISOR_H
+
+#include "enter/plan.h"
+
+#include <linux/ioctl.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* An extended attribute's value is at most XATTR_SIZE_MAX bytes (xattr(7)); a name or path at most this. */
+#define CONFINE__VALUE_MAX 65536
+#define CONFINE__TEXT_MAX 4096
+/* Bytes of all writable roots' paths together. */
+#define CONFINE__ROOT_NAMES_MAX (512 * 1024)
+/* An identity with more groups is not taken on: EPERM. */
+#define CONFINE__GROUPS_MAX 256
+
+struct confine__supervisor {
+  uint32_t flags; /* of the plan */
+  struct confine__root roots[CONFINE__ROOTS_MAX + 1]; /* where metadata may change; names below */
+  size_t root_count;
+  int listener;
+  int root;          /* the command's root directory, O_PATH; -1 until the first call */
+  int refusal;       /* errno that the runner answers with outside the writable roots */
+  int privileged;    /* callers may have another identity than the supervisor */
+  uint64_t private_devices[2]; /* of /dev and its relatives, and of /dev/pts, in the command's tree */
+  int private_known;
+  uint64_t capabilities; /* the supervisor's own effective set, to return to */
+  uint32_t uid, gid;
+  uint32_t groups[CONFINE__GROUPS_MAX];
+  int group_count;
+  char path[CONFINE__TEXT_MAX]; /* of the call at hand */
+  char name[CONFINE__TEXT_MAX];
+  char rest[2 * CONFINE__TEXT_MAX]; /* what is left of a path being walked */
+  char link[CONFINE__TEXT_MAX];
+  char attribute[256]; /* name of an extended attribute */
+  char value[CONFINE__VALUE_MAX];
+  char root_names[CONFINE__ROOT_NAMES_MAX];
+};
+
+/* Prepares a supervisor; it keeps copies of what it needs of the plan
+ * but the roots' descriptors. Returns 0 or a negated errno. */
+int confine__supervisor_init(struct confine__supervisor *supervisor, const struct confine__plan *plan,
+                             int listener);
+
+/* Takes one notification from the listener and answers it. Returns 0, or a negated errno when there was
+ * none to take. */
+int confine__supervisor_serve(struct confine__supervisor *supervisor);
+
+/* The parts, for each other and for tests. A target is an O_PATH descriptor of the supervisor's own. */
+
+/* Opens where a path of thread tid starts: its dirfd, its current directory or its root. */
+long confine__target_start(struct confine__supervisor *supervisor, pid_t tid, int dirfd, const char *path);
+/* Opens what path means to thread tid from there, with /proc/self and the links below it meaning the
+ * caller's. Takes start over, also on failure. */
+long confine__target_path(struct confine__supervisor *supervisor, pid_t tid, long start, const char *path,
+                          int follow);
+/* Opens what the caller's descriptor refers to. */
+long confine__target_descriptor(pid_t tid, int fd);
+
+/* 1 if the object lies beneath a writable root or in a private area, else 0; with 1, *target may have been
+ * replaced by a descriptor resolved beneath that root. */
+int confine__target_inside(struct confine__supervisor *supervisor, int *target);
+
+/* Copies from the caller's memory; -EFAULT if it is not all there. */
+int confine__copy_in(pid_t tid, uint64_t address, void *out, size_t length);
+/* A string; -ENAMETOOLONG if it does not end within size. */
+int confine__copy_string(pid_t tid, uint64_t address, char *out, size_t size);
+
+/* Takes on the identity thread tid has now (file system ids, groups, effective capabilities), and returns
+ * to the supervisor's own. Nothing is done where both are always the same. In between the caller's memory
+ * and /proc directory may be out of reach. */
+int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid);
+void confine__identity_return(struct confine__supervisor *supervisor);
+
+/* Carries out a metadata call, or refuses it; returns what the caller gets: 0 or a negated errno. */
+long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
+                            int call);
+
+#endif
