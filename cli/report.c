@@ -130,29 +130,39 @@ void report_abandon(struct report *report) {
   *report = (struct report){.fd = -1, .directory = -1};
 }
 
-/* linkat(2) replaces nothing, so the file gets a name of its own first and then takes the place. */
+/* Gives the file without a name one, as linkat(2) replaces nothing. */
+static int link_named(const struct report *report, char *name, size_t size) {
+  char link[40];
+  int r = -1;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", report->fd);
+  for (unsigned attempt = 0; attempt < NAMES_TRIED; attempt++) {
+    temporary_name(name, size, attempt);
+    r = linkat(AT_FDCWD, link, report->directory, name, AT_SYMLINK_FOLLOW);
+    if (r == 0 || errno != EEXIST)
+      break;
+  }
+  return r;
+}
+
+/* Takes the place of whatever is there at once, or leaves nothing. */
 static int publish(struct report *report, const char *record, size_t length) {
-  char temporary[NAME_SIZE], link[40];
+  char temporary[NAME_SIZE];
   int named = report->fd < 0;
   if (named)
     report->fd = create_named(report->directory, temporary, sizeof temporary);
-  if (report->fd < 0 || write(report->fd, record, length) != (ssize_t)length)
+  if (report->fd < 0)
     return -1;
-  for (unsigned attempt = 0; !named && attempt < NAMES_TRIED; attempt++) {
-    temporary_name(temporary, sizeof temporary, attempt);
-    snprintf(link, sizeof link, "/proc/self/fd/%d", report->fd);
-    if (linkat(AT_FDCWD, link, report->directory, temporary, AT_SYMLINK_FOLLOW) == 0)
-      named = 1;
-    else if (errno != EEXIST)
-      return -1;
-  }
-  if (!named || renameat(report->directory, temporary, report->directory, report->name) != 0) {
+  int r = write(report->fd, record, length) == (ssize_t)length ? 0 : -1;
+  if (r == 0 && !named)
+    named = (r = link_named(report, temporary, sizeof temporary)) == 0;
+  if (r == 0)
+    r = renameat(report->directory, temporary, report->directory, report->name);
+  if (r != 0 && named) {
     int saved = errno;
     unlinkat(report->directory, temporary, 0);
     errno = saved;
-    return -1;
   }
-  return 0;
+  return r;
 }
 
 int report_write(struct report *report, const char *record) {

@@ -36,6 +36,8 @@ static const char masks[] =
   "#define CONFINE__GUARD_METADATA %dU\n"
   "/* All calls with write intent, those of METADATA too, are handed to the supervisor. */\n"
   "#define CONFINE__GUARD_OBSERVE %dU\n"
+  "/* With either: calls that shorten a file through a descriptor, or make it forget to append. */\n"
+  "#define CONFINE__GUARD_STREAMS %dU\n"
   "\n"
   "struct confine__guard_filter {\n"
   "  unsigned mask;\n"
@@ -47,7 +49,7 @@ static const char masks[] =
 static const char lookup[] =
   "/*\n"
   " * The filter for exactly these CONFINE__GUARD_ bits (OBSERVE includes METADATA), or a null pointer when\n"
-  " * there is none: unknown bits, or IPC_OBJECTS without IPC. Never run the command then.\n"
+  " * there is none: unknown bits, IPC_OBJECTS without IPC, STREAMS without a listener. Never run the command then.\n"
   " */\n"
   "static inline const struct confine__guard_filter *confine__guard_find(unsigned mask) {\n"
   "  if (mask & CONFINE__GUARD_OBSERVE)\n"
@@ -62,6 +64,8 @@ static const char lookup[] =
 /* Whether a filter is made for these variant bits. */
 static bool is_variant(unsigned variants) {
   if ((variants & GUARD_OBSERVE) != 0 && (variants & GUARD_METADATA) != 0)
+    return false;
+  if ((variants & GUARD_STREAMS) != 0 && (variants & (GUARD_OBSERVE | GUARD_METADATA)) == 0)
     return false;
   return (variants & GUARD_IPC_OBJECTS) == 0 || (variants & GUARD_IPC) != 0;
 }
@@ -79,7 +83,7 @@ static void print_filter(const struct guard_program *program, const char *arch, 
 /* With `suffix` the table is an architecture's own, for tests; without it is the one of this compiler. */
 static void print_table(const char *arch, const char *suffix) {
   printf("static const struct confine__guard_filter confine__guard_filters%s[] = {\n", suffix);
-  for (unsigned variants = 0; variants < 2 * GUARD_OBSERVE; variants++) {
+  for (unsigned variants = 0; variants < GUARD_VARIANTS_END; variants++) {
     if (is_variant(variants))
       printf("  {%u, sizeof confine__guard_%s_%u / sizeof(struct sock_filter), "
              "confine__guard_%s_%u},\n",
@@ -90,7 +94,7 @@ static void print_table(const char *arch, const char *suffix) {
 
 static int print_arch(struct guard_program *program, const struct guard_arch *arch) {
   printf("#if defined(%s) || defined(CONFINE__GUARD_EVERY_ARCH)\n", arch->macro);
-  for (unsigned variants = 0; variants < 2 * GUARD_OBSERVE; variants++) {
+  for (unsigned variants = 0; variants < GUARD_VARIANTS_END; variants++) {
     if (!is_variant(variants))
       continue;
     if (guard_compile(program, arch, variants) != 0)
@@ -111,7 +115,8 @@ static int print_header(void) {
   static struct guard_program program;
 
   fputs(prologue, stdout);
-  printf(masks, GUARD_IPC, GUARD_IPC_OBJECTS, GUARD_NETWORK, GUARD_METADATA, GUARD_OBSERVE);
+  printf(masks, GUARD_IPC, GUARD_IPC_OBJECTS, GUARD_NETWORK, GUARD_METADATA, GUARD_OBSERVE,
+         GUARD_STREAMS);
   for (size_t i = 0; i < ARCHES; i++) {
     if (print_arch(&program, &guard_arches[i]) != 0)
       return -1;
@@ -184,8 +189,9 @@ static int print_calls(void) {
         "  enum confine__call call;\n};\n\n",
         stdout);
   for (size_t i = 0; i < ARCHES; i++) {
-    printf("#if defined(%s)\nstatic const struct confine__call_number confine__call_numbers[] = {\n",
-           guard_arches[i].macro);
+    printf("#if defined(%s)\n#define CONFINE__NATIVE_ARCH 0x%08xu\n"
+           "static const struct confine__call_number confine__call_numbers[] = {\n",
+           guard_arches[i].macro, guard_arches[i].native.audit_arch);
     print_call_rows(&guard_arches[i].native);
     print_call_rows(&guard_arches[i].compat);
     puts("};\n#endif");

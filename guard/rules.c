@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -11,6 +12,7 @@
 #include <linux/fs.h>
 #include <linux/fscrypt.h>
 #include <linux/fsverity.h>
+#include <linux/ioprio.h>
 #include <linux/msdos_fs.h>
 #include <linux/net.h>
 #include <linux/netlink.h>
@@ -50,6 +52,10 @@
 
 /* Metadata calls are trapped for both supervisors. */
 #define METADATA (GUARD_METADATA | GUARD_OBSERVE)
+#define NOAPPEND 0x20 /* RWF_NOAPPEND, Linux 6.9 */
+/* Another process or thread: the supervisor knows whether it is one of the command's. */
+#define NOTIFY_OTHER(call, pid_argument)                                                           \
+  {call, METADATA, GUARD_NOTIFY, {WHEN_ARG(pid_argument, DIFFERENT, 0)}}
 
 /*
  * Not here: what the kernel refuses to everybody without a capability that no confined command has
@@ -230,6 +236,30 @@ const struct guard_rule guard_rules[] = {
   NOTIFY_IN(METADATA, "fremovexattr"),
   NOTIFY_IN(METADATA, "removexattrat"),
   NOTIFY_IN(METADATA, "file_setattr"),
+
+  /*
+   * Limits and priorities of processes outside. By group or user they would reach those in any case.
+   */
+  {"setpriority", METADATA, GUARD_ERRNO(EPERM), {WHEN_ARG(0, DIFFERENT, PRIO_PROCESS)}},
+  NOTIFY_OTHER("setpriority", 1),
+  {"ioprio_set", METADATA, GUARD_ERRNO(EPERM), {WHEN_ARG(0, DIFFERENT, IOPRIO_WHO_PROCESS)}},
+  NOTIFY_OTHER("ioprio_set", 1),
+  NOTIFY_OTHER("prlimit64", 0),
+  NOTIFY_OTHER("sched_setaffinity", 0),
+  NOTIFY_OTHER("sched_setattr", 0),
+  NOTIFY_OTHER("sched_setparam", 0),
+  NOTIFY_OTHER("sched_setscheduler", 0),
+
+  /*
+   * A standard stream that is a file outside may be written as it was opened, but not emptied, nor may
+   * what was there before be written over by a stream that appends.
+   */
+  NOTIFY_IN(GUARD_STREAMS, "ftruncate"),
+  NOTIFY_IN(GUARD_STREAMS, "ftruncate64"),
+  NOTIFY_IN(GUARD_STREAMS, "fallocate"),
+  {"fcntl", GUARD_STREAMS, GUARD_NOTIFY, {WHEN_ARG(1, EQUAL, F_SETFL), WHEN_ARG(2, NO_BIT, O_APPEND)}},
+  {"fcntl64", GUARD_STREAMS, GUARD_NOTIFY, {WHEN_ARG(1, EQUAL, F_SETFL), WHEN_ARG(2, NO_BIT, O_APPEND)}},
+  {"pwritev2", GUARD_STREAMS, GUARD_ERRNO(EOPNOTSUPP), {WHEN_ARG(5, ANY_BIT, NOAPPEND)}},
 
   /*
    * The observer's traps: calls with write intent. An open for reading is decided here by its flags;

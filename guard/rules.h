@@ -26,6 +26,8 @@ enum guard_variant {
   GUARD_NETWORK = 4,
   GUARD_METADATA = 8,
   GUARD_OBSERVE = 16,
+  GUARD_STREAMS = 32,
+  GUARD_VARIANTS_END = 64,
 };
 
 enum guard_action {

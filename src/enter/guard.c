@@ -22,6 +22,8 @@ static uint32_t filter_mask(const struct confine__plan *plan) {
     mask |= CONFINE__GUARD_OBSERVE;
   if (plan->flags & CONFINE__PLAN_METADATA)
     mask |= CONFINE__GUARD_METADATA;
+  if (plan->flags & CONFINE__PLAN_STREAMS)
+    mask |= CONFINE__GUARD_STREAMS;
   return mask;
 }
 

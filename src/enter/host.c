@@ -41,10 +41,21 @@ int confine__listener_available(void) {
   return pid > 0 && status == 0;
 }
 
+static int writes_to_file(void) {
+  struct stat st;
+  for (int fd = 0; fd < 3; fd++)
+    if (sys(__NR_fstat, fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (sys(__NR_fcntl, fd, F_GETFL, 0) & O_ACCMODE) != O_RDONLY)
+      return 1;
+  return 0;
+}
+
 void confine__plan_host(struct confine__plan *plan) {
   plan->uid = (uint32_t)sys(__NR_geteuid);
   plan->gid = (uint32_t)sys(__NR_getegid);
   plan->landlock_abi = confine__landlock_abi();
   if ((plan->flags & CONFINE__PLAN_MOUNTS) && !may_mount())
     plan->flags |= CONFINE__PLAN_USERNS;
+  if ((plan->flags & CONFINE__PLAN_METADATA) && writes_to_file())
+    plan->flags |= CONFINE__PLAN_STREAMS;
 }

@@ -29,7 +29,8 @@ enum confine__plan_flags {
   CONFINE__PLAN_ISOLATE_IPC = 1u << 12,
   CONFINE__PLAN_METADATA = 1u << 13, /* calls that change metadata go to the supervisor */
   CONFINE__PLAN_READ_ONLY_TREE = 1u << 15, /* a runner around this one has made such mounts already */
-  CONFINE__PLAN_OBSERVE = 1u << 14,  /* calls with write intent go to the supervisor */
+  CONFINE__PLAN_OBSERVE = 1u << 14,        /* calls with write intent go to the supervisor */
+  CONFINE__PLAN_STREAMS = 1u << 16,        /* with METADATA: a standard stream is a file open for writing */
 };
 
 /* A directory or file the command may write, identified by device and inode: a path that has come to
@@ -123,8 +124,8 @@ int confine__enter_exec(struct confine__enter_state *state);
 /* Fills the outcome and hands error (a negated errno) back. */
 int confine__fail(struct confine__enter_state *state, enum confine__step step, long index, long error);
 
-/* Fills what depends on the calling process and its kernel: ids, the Landlock ABI, and whether a mount
- * namespace needs a user namespace. */
+/* Fills what depends on the calling process and its kernel: ids, the Landlock ABI, whether a mount
+ * namespace needs a user namespace, and whether a supervisor must look after the standard streams. */
 void confine__plan_host(struct confine__plan *plan);
 
 /* clone(2) with a stack of the child's own, from stack_top (16-byte aligned) downwards; the child calls

@@ -361,17 +361,22 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
   return r;
 }
 
+/* The C library keeps some real-time signals for itself, and refuses to touch them. */
 _Noreturn void confine__front_mirror(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     int number = WTERMSIG(wait_status);
     struct rlimit none = {0, 0};
-    sigset_t set;
+    struct {
+      void *handler;
+      unsigned long flags;
+      void *restorer;
+      uint64_t mask;
+    } by_default = {0};
+    uint64_t set = 1ull << (number - 1);
     setrlimit(RLIMIT_CORE, &none);
-    signal(number, SIG_DFL);
-    sigemptyset(&set);
-    sigaddset(&set, number);
+    syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof set);
     raise(number);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof set);
     _exit(128 + number);
   }
   _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 125);

@@ -8,7 +8,6 @@
 
 #include "guard/calls.h"
 
-#include <linux/audit.h>
 #include <linux/fs.h>
 #include <time.h>
 
@@ -378,11 +377,7 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
   struct change change = {.supervisor = supervisor,
                           .notification = notification,
                           .tid = (pid_t)notification->pid,
-#if defined(__x86_64__)
-                          .compat = notification->data.arch == AUDIT_ARCH_I386};
-#else
-                          .compat = notification->data.arch == AUDIT_ARCH_ARM};
-#endif
+                          .compat = notification->data.arch != CONFINE__NATIVE_ARCH};
   int r = locate(&change, call);
   if (r == 0)
     r = collect(&change, call);

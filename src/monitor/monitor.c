@@ -102,9 +102,10 @@ static void signal_command(struct watch *watch, int signal) {
     sys(__NR_kill, watch->monitor->command, signal);
 }
 
-/* A stopped caller cannot hear that its command has ended. */
+/* A stopped caller cannot hear that its command has ended, or that it is time to end it. With a launcher
+ * inside it may have been told to stop by that one. */
 static void wake_caller(struct watch *watch) {
-  if (watch->told_stopped && !watch->caller_gone)
+  if ((watch->told_stopped || watch->monitor->terminate_outside) && !watch->caller_gone)
     sys(__NR_kill, sys(__NR_getppid), SIGCONT);
 }
 
@@ -123,7 +124,9 @@ static void on_deadline(struct watch *watch) {
   }
   watch->terminated = 1;
   watch->deadline = now_ms() + watch->monitor->grace_ms;
-  if (!watch->monitor->terminate_outside) {
+  if (watch->monitor->terminate_outside) {
+    wake_caller(watch);
+  } else {
     signal_command(watch, SIGTERM);
     signal_command(watch, SIGCONT);
   }

@@ -65,6 +65,7 @@ int confine__supervisor_init(struct confine__supervisor *supervisor, const struc
   supervisor->flags = plan->flags;
   supervisor->listener = listener;
   supervisor->root = -1;
+  supervisor->monitor = (pid_t)sys(__NR_getpid);
   supervisor->refusal =
       plan->flags & (CONFINE__PLAN_MOUNTS | CONFINE__PLAN_READ_ONLY_TREE) ? EROFS : EACCES;
   int r = copy_roots(supervisor, plan);
@@ -95,6 +96,29 @@ static int call_of(const struct seccomp_notif *notification) {
   return CONFINE__CALL_none;
 }
 
+static long answer(struct confine__supervisor *supervisor, const struct seccomp_notif *notification, int call) {
+  switch (call) {
+  case CONFINE__CALL_none:
+    return -ENOSYS;
+  case CONFINE__CALL_setpriority:
+  case CONFINE__CALL_ioprio_set:
+  case CONFINE__CALL_prlimit64:
+  case CONFINE__CALL_sched_setaffinity:
+  case CONFINE__CALL_sched_setattr:
+  case CONFINE__CALL_sched_setparam:
+  case CONFINE__CALL_sched_setscheduler:
+    return confine__limit_call(supervisor, notification, call);
+  case CONFINE__CALL_ftruncate:
+  case CONFINE__CALL_ftruncate64:
+  case CONFINE__CALL_fallocate:
+  case CONFINE__CALL_fcntl:
+  case CONFINE__CALL_fcntl64:
+    return confine__stream_call(supervisor, notification, call);
+  default:
+    return confine__metadata_call(supervisor, notification, call);
+  }
+}
+
 int confine__supervisor_serve(struct confine__supervisor *supervisor) {
   /* Room for a kernel whose structures have grown (seccomp_unotify(2)). */
   union {
@@ -110,10 +134,13 @@ int confine__supervisor_serve(struct confine__supervisor *supervisor) {
     return (int)r;
   int call = call_of(&in.notification);
   out.response.id = in.notification.id;
-  r = call == CONFINE__CALL_none ? -ENOSYS : find_root(supervisor, (pid_t)in.notification.pid);
+  r = find_root(supervisor, (pid_t)in.notification.pid);
   if (r == 0)
-    r = confine__metadata_call(supervisor, &in.notification, call);
-  out.response.error = (int32_t)r;
+    r = answer(supervisor, &in.notification, call);
+  if (r == CONFINE__LET_KERNEL)
+    out.response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+  else
+    out.response.error = (int32_t)r;
   /* ENOENT: the caller was killed meanwhile. */
   sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_SEND, &out);
   return 0;

@@ -32,6 +32,7 @@ struct confine__supervisor {
   int listener;
   int root;          /* the command's root directory, O_PATH; -1 until the first call */
   int refusal;       /* errno that the runner answers with outside the writable roots */
+  pid_t monitor;     /* ancestor of every process of the command */
   int privileged;    /* callers may have another identity than the supervisor */
   uint64_t private_devices[2]; /* of /dev and its relatives, and of /dev/pts, in the command's tree */
   int private_known;
@@ -86,5 +87,16 @@ void confine__identity_return(struct confine__supervisor *supervisor);
 /* Carries out a metadata call, or refuses it; returns what the caller gets: 0 or a negated errno. */
 long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
                             int call);
+
+/* Calls that shorten a file or stop a stream from appending: made on this process's own copy of the
+ * descriptor, so that it cannot be exchanged after it was judged. */
+long confine__stream_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
+                          int call);
+
+/* The answer of a part that leaves the call to the kernel: only where all it judged is in registers. */
+#define CONFINE__LET_KERNEL 1
+
+/* Calls about another process by its pid: CONFINE__LET_KERNEL if it is one of the command's, else -EPERM. */
+long confine__limit_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification, int call);
 
 #endif

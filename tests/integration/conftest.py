@@ -37,11 +37,7 @@ def ordinary_user():
 @pytest.fixture(params=["root", "user"])
 def who(request):
     """Who starts confine."""
-    if request.param == "user":
-        return request.getfixturevalue("ordinary_user")
-    if os.getuid() != 0:
-        pytest.skip("the tests do not run as root")
-    return Who("root", 0, 0)
+    return request.getfixturevalue("ordinary_user" if request.param == "user" else "root")
 
 
 @pytest.fixture(scope="session")
@@ -92,3 +88,16 @@ def box(scratch, request, programs, who, runner):
 def any_box(scratch, request, programs, who):
     """The same where the runner does not matter: confine chooses."""
     yield from _box(scratch, request, programs, who, None)
+
+
+@pytest.fixture
+def user_box(scratch, request, programs, ordinary_user):
+    """For what only an ordinary user meets."""
+    yield from _box(scratch, request, programs, ordinary_user, None)
+
+
+@pytest.fixture
+def root():
+    if os.getuid() != 0:
+        pytest.skip("the tests do not run as root")
+    return Who("root", 0, 0)

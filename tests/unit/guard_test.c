@@ -59,6 +59,7 @@ static const struct {
   {"ipc", CONFINE__GUARD_IPC},           {"objects", CONFINE__GUARD_IPC_OBJECTS},
   {"network", CONFINE__GUARD_NETWORK},   {"metadata", CONFINE__GUARD_METADATA},
   {"observe", CONFINE__GUARD_OBSERVE},
+  {"streams", CONFINE__GUARD_STREAMS},
 };
 
 static const struct {

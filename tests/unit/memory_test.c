@@ -121,10 +121,12 @@ struct hand {
   confine_provider *provider;
   confine_wrapped *wrapped;
   confine_host_report *report;
+  confine_result *result;
   char *json;
 };
 
 static void release(struct hand *hand) {
+  confine_result_free(hand->result);
   confine_host_report_free(hand->report);
   confine_wrapped_free(hand->wrapped);
   confine_provider_free(hand->provider);
@@ -213,6 +215,28 @@ static int by_default(struct hand *hand, confine_error *error) {
   return r;
 }
 
+/* Runs a command to its end, and has its record. */
+static int running(struct hand *hand, confine_error *error) {
+  static const confine_runner landlock[] = {CONFINE_RUNNER_LANDLOCK};
+  static const char *const words[] = {"true", NULL};
+  confine_settings settings = CONFINE_SETTINGS_INIT;
+  confine_run_options options = CONFINE_RUN_OPTIONS_INIT;
+  settings.chain = landlock;
+  settings.chain_length = 1;
+  int r = confine_provider_new(&settings, &hand->provider, error);
+  if (r == 0)
+    r = confine_policy_new(CONFINE_MODE_WORKSPACE_WRITE, &hand->policy, error);
+  if (r == 0)
+    r = confine_policy_set_workspace(hand->policy, launchers, error);
+  if (r == 0)
+    r = confine_run(hand->provider, words, hand->policy, &options, &hand->result, error);
+  if (r == 0) {
+    assert_int_equal(confine_result_exit_status(hand->result), 0);
+    assert_non_null(strstr(confine_result_json(hand->result), "\"started\":true"));
+  }
+  return r;
+}
+
 static void each_allocation_fails(int (*scenario)(struct hand *hand, confine_error *error), int least) {
   struct hand hand = {0};
   int failures = 0;
@@ -261,12 +285,19 @@ static void defaults(void **state) {
   each_allocation_fails(by_default, 4);
 }
 
+/* Last: it leaves this process's signals blocked. */
+static void run_of_a_command(void **state) {
+  (void)state;
+  each_allocation_fails(running, 20);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(custom_runner),
       cmocka_unit_test(chain_of_runners),
       cmocka_unit_test(host_report),
       cmocka_unit_test(defaults),
+      cmocka_unit_test(run_of_a_command),
   };
   return cmocka_run_group_tests_name("memory", tests, make_place, remove_place);
 }

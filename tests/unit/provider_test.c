@@ -129,6 +129,51 @@ static void the_first_that_works_is_chosen_and_remembered(void **state) {
   confine_provider_free(provider);
 }
 
+static void verdicts_are_remembered_one_by_one(void **state) {
+  (void)state;
+  confine_settings settings = settings_for(both, 2);
+  confine_runner chosen = CONFINE_RUNNER_NONE;
+  script("namespace-run", COUNT_PROBE "exit 1");
+  script("landlock-run", COUNT_PROBE "exit 1");
+  confine_provider *provider = provider_of(&settings);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(confine_provider_select(provider, CONFINE_MODE_READ_ONLY, &chosen, NULL), CONFINE_EUNAVAILABLE);
+    assert_int_equal(confine__provider_probe(provider, CONFINE_RUNNER_LANDLOCK, NULL), CONFINE_EUNAVAILABLE);
+  }
+  assert_int_equal(chosen, CONFINE_RUNNER_NONE);
+  assert_int_equal(probes_of("namespace-run"), 1);
+  assert_int_equal(probes_of("landlock-run"), 1);
+  confine_provider_free(provider);
+}
+
+static void gaps_are_the_runners(void **state) {
+  (void)state;
+  confine_settings settings = settings_for(both, 2);
+  confine_policy *policy = policy_of(CONFINE_MODE_READ_ONLY, workspace);
+  confine_wrapped *wrapped = NULL;
+  script("namespace-run", "exit 1");
+  script("landlock-run", LANDLOCK_WORKS);
+  confine_provider *provider = provider_of(&settings);
+  assert_int_equal(confine_provider_confine(provider, command, policy, &wrapped, NULL), 0);
+  struct confine__host host = *confine__provider_host(provider);
+  uint32_t gaps = confine__runner_landlock.gaps(&host);
+  assert_int_equal(confine_wrapped_gaps(wrapped), gaps);
+  assert_int_equal(confine_wrapped_enforcement(wrapped),
+                   gaps ? CONFINE_ENFORCEMENT_PARTIAL : CONFINE_ENFORCEMENT_FULL);
+  confine_wrapped_free(wrapped);
+  /* As on an old kernel, whatever this one is. */
+  struct confine__snapshot *snapshot = atomic_load(&provider->snapshot);
+  snapshot->host.landlock_abi = 1;
+  snapshot->host.supervisor = 0;
+  assert_int_equal(confine_provider_confine(provider, command, policy, &wrapped, NULL), 0);
+  assert_int_equal(confine_wrapped_gaps(wrapped) & (CONFINE_GAP_METADATA | CONFINE_GAP_TRUNCATE | CONFINE_GAP_REFER),
+                   CONFINE_GAP_METADATA | CONFINE_GAP_TRUNCATE | CONFINE_GAP_REFER);
+  assert_int_equal(confine_wrapped_enforcement(wrapped), CONFINE_ENFORCEMENT_PARTIAL);
+  confine_wrapped_free(wrapped);
+  confine_policy_free(policy);
+  confine_provider_free(provider);
+}
+
 static void a_sole_candidate_is_not_probed(void **state) {
   (void)state;
   confine_settings settings = settings_for(both, 1);
@@ -694,6 +739,8 @@ static void nothing_leaks(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(the_first_that_works_is_chosen_and_remembered),
+      TEST(verdicts_are_remembered_one_by_one),
+      TEST(gaps_are_the_runners),
       TEST(a_sole_candidate_is_not_probed),
       TEST(nothing_usable_is_said_exactly),
       TEST(contradictory_settings_are_refused_exactly),

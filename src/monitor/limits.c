@@ -1,0 +1,52 @@
+#include "enter/sys.h"
+#include "monitor/supervisor.h"
+
+#include "guard/calls.h"
+
+/* More generations than any real tree has; what is deeper is refused. */
+#define GENERATIONS_MAX 4096
+
+/* The parent of a process or thread, from the fourth field of proc(5)'s stat. */
+static pid_t parent_of(pid_t pid) {
+  char path[48] = "/proc/", text[512];
+  size_t n = 6 + sys_decimal((uint64_t)pid, path + 6);
+  const char leaf[] = "/stat";
+  for (size_t i = 0; i < sizeof leaf; i++)
+    path[n + i] = leaf[i];
+  long fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+  long got = fd < 0 ? fd : sys(__NR_read, fd, text, sizeof text - 1);
+  if (fd >= 0)
+    sys_close((int)fd);
+  if (got <= 0)
+    return -1;
+  text[got] = '\0';
+  /* The name in parentheses may hold anything, a parenthesis too: the last one ends it. */
+  const char *at = text, *end = NULL;
+  for (; *at; at++)
+    if (*at == ')')
+      end = at;
+  if (!end || end[1] != ' ' || !end[2] || end[3] != ' ')
+    return -1;
+  pid_t parent = 0;
+  for (at = end + 4; *at >= '0' && *at <= '9'; at++)
+    parent = parent * 10 + (*at - '0');
+  return parent;
+}
+
+static int is_descendant(const struct confine__supervisor *supervisor, pid_t pid) {
+  for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
+    pid = parent_of(pid);
+    if (pid == supervisor->monitor)
+      return 1;
+  }
+  return 0;
+}
+
+long confine__limit_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification, int call) {
+  int second = call == CONFINE__CALL_setpriority || call == CONFINE__CALL_ioprio_set;
+  pid_t pid = (pid_t)notification->data.args[second ? 1 : 0];
+  /* In a process namespace of its own the command can name nobody else. */
+  if (supervisor->flags & CONFINE__PLAN_ISOLATE_PROCESS)
+    return CONFINE__LET_KERNEL;
+  return is_descendant(supervisor, pid) ? CONFINE__LET_KERNEL : -EPERM;
+}
