@@ -188,6 +188,8 @@ _Noreturn void launcher_run(struct launcher *launcher) {
     note_cwd(launcher, cwd, sizeof cwd);
   if (plan->flags & CONFINE__PLAN_METADATA && !(plan->flags & CONFINE__PLAN_GUARD && launcher->monitor))
     launcher_die(launcher, "usage error: --supervise needs --guard and --monitor");
+  if (plan->flags & CONFINE__PLAN_MOUNTS && plan->flags & CONFINE__PLAN_ISOLATE_PROCESS && launcher->monitor != 1)
+    launcher_die(launcher, "usage error: --isolate process needs --monitor, and goes without --keep-background");
   if (!launcher->monitor) {
     if (launcher->status_fd >= 0)
       launcher_die(launcher, "usage error: --status-fd needs --monitor");

@@ -21,6 +21,8 @@ unsigned long confine__plan_namespaces(const struct confine__plan *plan) {
       flags |= SYS_CLONE_NEWNET;
     if (plan->flags & CONFINE__PLAN_ISOLATE_IPC)
       flags |= SYS_CLONE_NEWIPC;
+    if (plan->flags & CONFINE__PLAN_ISOLATE_PROCESS)
+      flags |= SYS_CLONE_NEWPID;
   }
   return flags;
 }
@@ -117,15 +119,22 @@ static int finish_descriptors(struct confine__enter_state *state) {
   return r ? confine__fail(state, CONFINE__STEP_CLOSE, -1, r) : 0;
 }
 
-static int confine_self(struct confine__enter_state *state) {
+int confine__enter_tree(struct confine__enter_state *state) {
   const struct confine__plan *plan = state->plan;
   int r = 0;
   if (plan->flags & CONFINE__PLAN_USERNS)
     r = confine__enter_id_maps(state);
+  if (r == 0 && (confine__plan_namespaces(plan) & SYS_CLONE_NEWNET))
+    r = confine__enter_network(state);
   if (r == 0)
-    r = (plan->flags & CONFINE__PLAN_MOUNTS) ? confine__enter_mounts(state)
-                                             : confine__enter_roots(state);
-  if (r == 0 && plan->flags) {
+    r = (plan->flags & CONFINE__PLAN_MOUNTS) ? confine__enter_mounts(state) : confine__enter_roots(state);
+  return r;
+}
+
+static int confine_self(struct confine__enter_state *state) {
+  const struct confine__plan *plan = state->plan;
+  int r = 0;
+  if (plan->flags) {
     long nnp = sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (nnp < 0)
       r = confine__fail(state, CONFINE__STEP_NO_NEW_PRIVS, -1, nnp);
@@ -139,15 +148,21 @@ static int confine_self(struct confine__enter_state *state) {
   return r;
 }
 
-void confine__enter(const struct confine__plan *plan, struct confine__outcome *outcome) {
-  struct confine__enter_state state = {.plan = plan, .outcome = outcome};
-  if (confine_self(&state) != 0 || finish_descriptors(&state) != 0)
+void confine__enter_command(struct confine__enter_state *state) {
+  const struct confine__plan *plan = state->plan;
+  if (confine_self(state) != 0 || finish_descriptors(state) != 0)
     return;
   if (plan->flags & CONFINE__PLAN_NEW_SIGNALS)
     reset_caught_signals();
   if (plan->signal_mask)
     sys(__NR_rt_sigprocmask, SIG_SETMASK, plan->signal_mask, 0, 8);
-  confine__fail(&state, CONFINE__STEP_EXEC, -1, confine__enter_exec(&state));
+  confine__fail(state, CONFINE__STEP_EXEC, -1, confine__enter_exec(state));
+}
+
+void confine__enter(const struct confine__plan *plan, struct confine__outcome *outcome) {
+  struct confine__enter_state state = {.plan = plan, .outcome = outcome};
+  if (confine__enter_tree(&state) == 0)
+    confine__enter_command(&state);
 }
 
 const char *confine__step_name(enum confine__step step) {
@@ -170,6 +185,9 @@ const char *confine__step_name(enum confine__step step) {
       [CONFINE__STEP_CLOSE] = "close-descriptors",
       [CONFINE__STEP_EXEC] = "exec",
       [CONFINE__STEP_MONITOR] = "monitor",
+      [CONFINE__STEP_PRIVATE_PROC] = "private-proc",
+      [CONFINE__STEP_INIT] = "init",
+      [CONFINE__STEP_NETWORK] = "network",
   };
   if ((unsigned)step >= sizeof names / sizeof names[0] || !names[step])
     return "unknown";

@@ -142,6 +142,13 @@ static int enter_cwd(struct confine__enter_state *state) {
   return r < 0 ? confine__fail(state, CONFINE__STEP_CHDIR, -1, r) : 0;
 }
 
+/* A process namespace shows its own processes, and no others, in a proc(5) of its own. */
+static int private_proc(struct confine__enter_state *state) {
+  long r = sys(__NR_mount, "proc", "/proc", "proc",
+               SYS_MS_RDONLY | SYS_MS_NOSUID | SYS_MS_NODEV | SYS_MS_NOEXEC, 0);
+  return r < 0 ? confine__fail(state, CONFINE__STEP_PRIVATE_PROC, -1, r) : 0;
+}
+
 int confine__enter_mounts(struct confine__enter_state *state) {
   const struct confine__plan *plan = state->plan;
   int r = 0;
@@ -149,6 +156,8 @@ int confine__enter_mounts(struct confine__enter_state *state) {
     r = clone_root(state, i);
   if (r == 0)
     r = tree_read_only(state);
+  if (r == 0 && (plan->flags & CONFINE__PLAN_ISOLATE_PROCESS))
+    r = private_proc(state);
   if (r == 0)
     r = confine__enter_private_dev(state);
   for (size_t i = 0; r == 0 && i < plan->root_count; i++)

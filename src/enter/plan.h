@@ -77,6 +77,9 @@ enum confine__step {
   CONFINE__STEP_CLOSE = 16,
   CONFINE__STEP_EXEC = 17,
   CONFINE__STEP_MONITOR = 18,
+  CONFINE__STEP_PRIVATE_PROC = 19,
+  CONFINE__STEP_INIT = 20,
+  CONFINE__STEP_NETWORK = 21,
 };
 
 /* The name used in records, such as "read-only"; never NULL. */
@@ -99,6 +102,15 @@ struct confine__outcome {
  */
 void confine__enter(const struct confine__plan *plan, struct confine__outcome *outcome);
 
+/*
+ * confine__enter in two: the private tree, and what the command itself must do afterwards, which returns
+ * only on failure. Between them an init process of a process namespace starts the command. The state's
+ * plan and outcome must be set.
+ */
+struct confine__enter_state;
+int confine__enter_tree(struct confine__enter_state *state);
+void confine__enter_command(struct confine__enter_state *state);
+
 /* Namespace flags for clone(2) or unshare(2) that a plan needs. */
 unsigned long confine__plan_namespaces(const struct confine__plan *plan);
 
@@ -113,6 +125,7 @@ struct confine__enter_state {
 /* The parts of confine__enter, in its order; each returns 0, or a negated errno with the step and
  * index left in the outcome. Descriptors stay open until exec. */
 int confine__enter_id_maps(struct confine__enter_state *state);
+int confine__enter_network(struct confine__enter_state *state);
 int confine__enter_roots(struct confine__enter_state *state);
 int confine__enter_mounts(struct confine__enter_state *state);
 int confine__enter_private_dev(struct confine__enter_state *state);

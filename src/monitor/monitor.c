@@ -3,6 +3,7 @@
 #include "monitor/protocol.h"
 #include "monitor/supervisor.h"
 
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -13,7 +14,8 @@
 
 #define MONITOR_STACK (64 * 1024)
 #define COMMAND_STACK (128 * 1024) /* the shifted arguments of a script are the largest thing on it */
-#define STACKS (MONITOR_STACK + COMMAND_STACK)
+#define INIT_STACK (64 * 1024)
+#define STACKS (MONITOR_STACK + COMMAND_STACK + INIT_STACK)
 #define AREA (STACKS + sizeof(struct confine__supervisor))
 /* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
 #define END_LIMIT_MS 10000
@@ -39,6 +41,67 @@ static int become_command(void *arg) {
   return 127;
 }
 
+/* The first process of a process namespace, which ends with it: it sets the tree up, starts the command
+ * and reaps. It never execs, and sits in the monitor's memory and table of descriptors. */
+struct init {
+  struct confine__monitor *monitor;
+  struct confine__enter_state state;
+};
+
+static int become_inner_command(void *arg) {
+  struct init *init = arg;
+  sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  confine__enter_command(&init->state);
+  return 127;
+}
+
+static void init_ready(struct confine__monitor *monitor) {
+  __atomic_store_n(&monitor->init_ready, 1, __ATOMIC_RELEASE);
+  sys(__NR_futex, &monitor->init_ready, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+static long start_inner_command(struct init *init) {
+  struct confine__monitor *monitor = init->monitor;
+  if (confine__enter_tree(&init->state) != 0)
+    return -1;
+  long pid = confine__clone(SYS_CLONE_VM | SYS_CLONE_VFORK | SYS_CLONE_FILES | SIGCHLD, monitor->command_stack,
+                            become_inner_command, init);
+  if (pid < 0) {
+    confine__fail(&init->state, CONFINE__STEP_CLONE, -1, pid);
+    return -1;
+  }
+  if (monitor->outcome.step != CONFINE__STEP_NONE)
+    return -1;
+  long descriptor = sys(__NR_pidfd_open, pid, 0);
+  if (descriptor < 0) {
+    confine__fail(&init->state, CONFINE__STEP_INIT, -1, descriptor);
+    return -1;
+  }
+  monitor->command_descriptor = (int)descriptor;
+  return pid;
+}
+
+static int become_init(void *arg) {
+  struct init init = {.monitor = arg, .state = {.plan = ((struct confine__monitor *)arg)->plan}};
+  struct confine__monitor *monitor = init.monitor;
+  init.state.outcome = &monitor->outcome;
+  sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  long command = start_inner_command(&init);
+  init_ready(monitor);
+  for (int status; command > 0;) {
+    long pid = sys(__NR_wait4, -1, &status, WUNTRACED | __WALL, 0);
+    if (pid == command && WIFSTOPPED(status)) {
+      monitor->told_stopped = 1;
+      send_message(monitor, CONFINE__MESSAGE_STOPPED, WSTOPSIG(status), 0, -1);
+    } else if (pid == command || pid == -ECHILD) {
+      monitor->inner_status = status;
+      monitor->inner_ended = pid == command;
+      return 0;
+    }
+  }
+  return 127;
+}
+
 struct watch {
   struct confine__monitor *monitor;
   int signals;        /* signalfd of SIGCHLD */
@@ -46,10 +109,24 @@ struct watch {
   struct confine__supervisor *supervisor;
   int64_t deadline;   /* 0: none */
   int terminated;     /* the polite signal has been sent */
-  int told_stopped;
   int ended, status, timed_out;
   int caller_gone;
 };
+
+/* Until the init process has started the command, or has been killed before it could. */
+static void wait_for_init(struct confine__monitor *monitor) {
+  struct timespec pause = {.tv_nsec = 50 * 1000000};
+  while (!__atomic_load_n(&monitor->init_ready, __ATOMIC_ACQUIRE)) {
+    siginfo_t gone = {0};
+    sys(__NR_futex, &monitor->init_ready, FUTEX_WAIT, 0, &pause, 0, 0);
+    sys(__NR_waitid, P_PID, monitor->command, &gone, WEXITED | WNOHANG | WNOWAIT | __WALL, 0);
+    if (gone.si_pid && !__atomic_load_n(&monitor->init_ready, __ATOMIC_ACQUIRE)) {
+      monitor->outcome.step = CONFINE__STEP_INIT;
+      monitor->outcome.error = ECANCELED;
+      return;
+    }
+  }
+}
 
 static int start_command(struct watch *watch) {
   struct confine__monitor *monitor = watch->monitor;
@@ -66,8 +143,10 @@ static int start_command(struct watch *watch) {
     outcome->error = (int32_t)-r;
     return -1;
   }
-  r = confine__clone(SYS_CLONE_VM | SYS_CLONE_VFORK | SYS_CLONE_FILES | namespaces | SIGCHLD,
-                 monitor->command_stack, become_command, monitor);
+  int nested = (namespaces & SYS_CLONE_NEWPID) != 0;
+  r = confine__clone(SYS_CLONE_VM | (nested ? 0 : SYS_CLONE_VFORK) | SYS_CLONE_FILES | namespaces | SIGCHLD,
+                     nested ? monitor->init_stack : monitor->command_stack, nested ? become_init : become_command,
+                     monitor);
   if (r < 0) {
     outcome->step = CONFINE__STEP_CLONE;
     outcome->index = -1;
@@ -75,10 +154,17 @@ static int start_command(struct watch *watch) {
     return -1;
   }
   monitor->command = (pid_t)r;
+  if (nested)
+    wait_for_init(monitor);
   if (outcome->step == CONFINE__STEP_NONE)
     return 0;
   sys(__NR_wait4, monitor->command, 0, __WALL, 0);
   return -1;
+}
+
+/* The command's own end, where what ended is the init process above it. */
+static int status_of(const struct confine__monitor *monitor, int status) {
+  return monitor->inner_ended ? monitor->inner_status : status;
 }
 
 static void reap(struct watch *watch) {
@@ -88,31 +174,35 @@ static void reap(struct watch *watch) {
     if (pid != watch->monitor->command)
       continue;
     if (WIFSTOPPED(status)) {
-      watch->told_stopped = 1;
+      watch->monitor->told_stopped = 1;
       send_message(watch->monitor, CONFINE__MESSAGE_STOPPED, WSTOPSIG(status), 0, -1);
     } else {
       watch->ended = 1;
-      watch->status = status;
+      watch->status = status_of(watch->monitor, status);
     }
   }
 }
 
 static void signal_command(struct watch *watch, int signal) {
-  if (!watch->ended)
+  if (watch->ended)
+    return;
+  if (watch->monitor->command_descriptor >= 0)
+    sys(__NR_pidfd_send_signal, watch->monitor->command_descriptor, signal, 0, 0);
+  else
     sys(__NR_kill, watch->monitor->command, signal);
 }
 
 /* A stopped caller cannot hear that its command has ended, or that it is time to end it. With a launcher
  * inside it may have been told to stop by that one. */
 static void wake_caller(struct watch *watch) {
-  if ((watch->told_stopped || watch->monitor->terminate_outside) && !watch->caller_gone)
+  if ((watch->monitor->told_stopped || watch->monitor->terminate_outside) && !watch->caller_gone)
     sys(__NR_kill, sys(__NR_getppid), SIGCONT);
 }
 
 static void end_everything(struct watch *watch) {
   int status = watch->status;
   confine__end_tree(END_LIMIT_MS, watch->ended ? -1 : watch->monitor->command, &status);
-  watch->status = status;
+  watch->status = status_of(watch->monitor, status);
   watch->ended = 1;
 }
 
@@ -143,7 +233,7 @@ static void on_channel(struct watch *watch) {
   } else if (message.type == CONFINE__MESSAGE_SIGNAL) {
     signal_command(watch, message.value);
     if (message.value == SIGCONT)
-      watch->told_stopped = 0;
+      watch->monitor->told_stopped = 0;
   } else if (message.type == CONFINE__MESSAGE_END) {
     end_everything(watch);
   }
@@ -200,7 +290,7 @@ static void wait_for_background(struct watch *watch) {
   } while (pid != -ECHILD);
 }
 
-#define KEPT_MAX (CONFINE__ROOTS_MAX + 5)
+#define KEPT_MAX (CONFINE__ROOTS_MAX + 6)
 
 static void keep(int *kept, size_t *count, int fd) {
   size_t i = *count;
@@ -221,6 +311,7 @@ static void keep_only(const struct watch *watch) {
   keep(kept, &count, watch->monitor->channel);
   keep(kept, &count, watch->signals);
   keep(kept, &count, watch->listener);
+  keep(kept, &count, watch->monitor->command_descriptor);
   if (watch->listener >= 0) {
     for (size_t i = 0; i < supervisor->root_count; i++)
       keep(kept, &count, supervisor->roots[i].fd);
@@ -304,6 +395,8 @@ int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t
   }
   char *base = (char *)map;
   monitor->command_stack = base + COMMAND_STACK;
+  monitor->init_stack = base + COMMAND_STACK + INIT_STACK;
+  monitor->command_descriptor = -1;
   monitor->supervisor = (struct confine__supervisor *)(base + STACKS);
   monitor->channel = pair[1];
   monitor->outcome.step = CONFINE__STEP_NONE;

@@ -24,6 +24,12 @@ struct confine__monitor {
   int announce;          /* send STARTED at once, not only know it at the end */
   struct confine__outcome outcome;
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
+  char *init_stack;
+  /* With a process namespace: the command is a child of its init process, which is the monitor's. */
+  int init_ready; /* futex */
+  int command_descriptor; /* pidfd, or -1 */
+  volatile int inner_ended, inner_status;
+  volatile int told_stopped; /* the caller knows that the command has stopped */
   struct confine__supervisor *supervisor; /* in that mapping too; used once there is a listener */
   pid_t command;
   /* What the caller reads when the channel has closed; set before. */

@@ -171,7 +171,7 @@ static int check_isolation(const struct confine__runner *runner, const confine_p
 
 int confine__provider_check(confine_provider *provider, const struct confine__runner *runner,
                             const confine_policy *policy, int direct, confine_error *error) {
-  const struct confine__snapshot *snapshot;
+  const struct confine__snapshot *snapshot = NULL;
   struct confine__verdict missing;
   if (policy->mode != CONFINE_MODE_READ_ONLY && policy->mode != CONFINE_MODE_WORKSPACE_WRITE)
     return confine__error(error, CONFINE_EINVAL, "the policy does not confine");

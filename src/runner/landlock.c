@@ -50,6 +50,8 @@ static void argv(const struct confine__host *host, const confine_policy *policy,
 const struct confine__runner confine__runner_landlock = {
     .id = CONFINE_RUNNER_LANDLOCK,
     .name = "landlock",
+    /* Not process: other processes stay in sight in /proc. */
+    .isolates = CONFINE_ISOLATE_NETWORK | CONFINE_ISOLATE_IPC,
     .denial_signatures = denial_signatures,
     .rules = &confine__landlock_rule,
     .rule_count = 1,

@@ -38,7 +38,7 @@ static uint32_t plan_flags(const struct confine__host *host, const confine_polic
 const struct confine__runner confine__runner_namespace = {
     .id = CONFINE_RUNNER_NAMESPACE,
     .name = "namespace",
-    .isolates = CONFINE_ISOLATE_NETWORK | CONFINE_ISOLATE_IPC,
+    .isolates = CONFINE_ISOLATE_NETWORK | CONFINE_ISOLATE_PROCESS | CONFINE_ISOLATE_IPC,
     .denial_signatures = denial_signatures,
     .rules = rules,
     .rule_count = 1,
