@@ -1,4 +1,5 @@
 #include "cli.h"
+#include "prove.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,21 +7,24 @@
 #include <string.h>
 
 struct asked {
-  int json;
+  int json, prove;
 };
 
 static int usage(int argc, char **argv, struct asked *asked) {
   for (int i = 0; i < argc; i++) {
     if (strcmp(argv[i], "--help") == 0) {
-      puts("usage: confine doctor [--json]\n\n"
+      puts("usage: confine doctor [--json] [--prove]\n\n"
            "  --json                 the report as one line of JSON, confine-results(5)\n"
+           "  --prove                attack: try to escape from each usable runner, in both modes\n"
            "  --help                 this text");
       return 0;
     }
     if (strcmp(argv[i], "--json") == 0) {
       asked->json = 1;
+    } else if (strcmp(argv[i], "--prove") == 0) {
+      asked->prove = 1;
     } else {
-      cli_refuse("doctor: unknown argument %s; it takes --json", argv[i]);
+      cli_refuse("doctor: unknown argument %s; it takes --json and --prove", argv[i]);
       return -1;
     }
   }
@@ -95,6 +99,8 @@ int cli_doctor(int argc, char **argv) {
   if (confine_provider_new(&settings, &provider, &error) < 0 ||
       confine_provider_examine(provider, &report, &error) < 0) {
     status = cli_refuse_error(&error);
+  } else if (asked.prove) {
+    status = cli_prove(report, asked.json);
   } else {
     if (asked.json)
       status = print_json(report);

@@ -165,10 +165,12 @@ static int publish(struct report *report, const char *record, size_t length) {
   return r;
 }
 
+int report_wanted(const struct report *report) {
+  return report->fd >= 0 || report->directory >= 0;
+}
+
 int report_write(struct report *report, const char *record) {
   int r = 0;
-  if (report->fd < 0 && report->directory < 0)
-    return 0;
   size_t length = strlen(record);
   char *line = malloc(length + 2);
   if (!line) {

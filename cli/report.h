@@ -14,6 +14,9 @@ struct report {
  */
 int report_open(const char *target, struct report *ret_report);
 
+/* Whether a record was asked for. */
+int report_wanted(const struct report *report);
+
 /* Writes the record and a newline, in one write; a file gets its name only when whole. Releases *report.
  * Returns 0, or CLI_REFUSED after printing why. */
 int report_write(struct report *report, const char *record);

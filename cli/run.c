@@ -2,6 +2,8 @@
 #include "options.h"
 #include "report.h"
 
+#include <stdlib.h>
+
 
 /* The result is on record; standard error is for what a person must know although the command never ran. */
 static void explain(const confine_result *result, const confine_policy *policy, const char *command) {
@@ -15,6 +17,20 @@ static void explain(const confine_result *result, const confine_policy *policy, 
   } else if (!confine_result_started(result) && confine_result_exit_code(result) == 126) {
     cli_refuse("%s: found but not executable", command);
   }
+}
+
+static int write_record(struct report *report, const confine_result *result) {
+  confine_error error = CONFINE_ERROR_INIT;
+  char *record = NULL;
+  if (!report_wanted(report))
+    return 0;
+  if (confine_result_json(result, &record, &error) < 0) {
+    report_abandon(report);
+    return cli_refuse_error(&error);
+  }
+  int status = report_write(report, record);
+  free(record);
+  return status;
 }
 
 int cli_run(int argc, char **argv) {
@@ -42,7 +58,7 @@ int cli_run(int argc, char **argv) {
   }
   if (result) {
     explain(result, policy, options.command[0]);
-    status = report_write(&report, confine_result_json(result));
+    status = write_record(&report, result);
     if (status == 0)
       status = confine_result_exit_status(result);
   } else {

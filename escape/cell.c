@@ -315,11 +315,18 @@ static int start_once(struct cell *x, bool *escaped)
   return 0;
 }
 
+int escape_starts(const struct escape_config *config, const struct escape_technique *technique)
+{
+  if (!(technique->flags & ESCAPE_REPEAT))
+    return 1;
+  return config->starts > 0 ? config->starts : ESCAPE_STARTS;
+}
+
 static int attack(struct cell *x)
 {
   struct escape_ctx *c = &x->c;
   bool escaped = false;
-  int rc, starts = x->t->flags & ESCAPE_REPEAT ? ESCAPE_STARTS : 1;
+  int rc, starts = escape_starts(x->config, x->t);
 
   snprintf(x->s.workspace, sizeof x->s.workspace, "%s", c->ws);
   snprintf(x->s.cwd, sizeof x->s.cwd, "%s", c->ws);

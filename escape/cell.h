@@ -11,4 +11,7 @@
 void escape_cell_work(const struct escape_config *config, const struct escape_technique *technique,
                       bool confined, const char *cell, int out);
 
+/* How often the attempt may be started. */
+int escape_starts(const struct escape_config *config, const struct escape_technique *technique);
+
 #endif

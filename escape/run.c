@@ -78,7 +78,7 @@ static int run_cell(const struct escape_config *config, const struct escape_tech
 {
   char cell[ESCAPE_PATH];
   int result[2], rc;
-  long starts = t->flags & ESCAPE_REPEAT ? ESCAPE_STARTS : 1;
+  long starts = escape_starts(config, t);
   long timeout = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT;
 
   if (snprintf(cell, sizeof cell, "%s/cell-XXXXXX", config->scratch) >= (int)sizeof cell)

@@ -50,6 +50,7 @@ struct escape_config {
   const char *scratch;        /* an existing folder not below /tmp; cells are made in it */
   const char *user;           /* run all as this user (caller is root), or NULL */
   int timeout_ms;             /* for each start; 0 = 5000 */
+  int starts;                 /* of an ESCAPE_REPEAT, at most; 0 = ESCAPE_STARTS */
   int jobs;                   /* escape_run_all: at a time; 0 = 1 */
   /* Set by a signal handler, say: no more are started, those under way clean up and end. */
   const volatile sig_atomic_t *cancel;

@@ -135,6 +135,8 @@ int launcher_option(struct launcher *launcher, char **argv, int *index) {
     launcher->plan.flags |= CONFINE__PLAN_CAPABILITIES | CONFINE__PLAN_GUARD;
   else if (strcmp(option, "--supervise") == 0)
     launcher->plan.flags |= CONFINE__PLAN_METADATA;
+  else if (strcmp(option, "--observe") == 0)
+    launcher->plan.flags |= CONFINE__PLAN_OBSERVE;
   else if (strcmp(option, "--isolate") == 0)
     add_isolation(launcher, value_of(launcher, argv, index));
   else
@@ -190,13 +192,17 @@ _Noreturn void launcher_run(struct launcher *launcher) {
     launcher_die(launcher, "usage error: --supervise needs --guard and --monitor");
   if (plan->flags & CONFINE__PLAN_MOUNTS && plan->flags & CONFINE__PLAN_ISOLATE_PROCESS && launcher->monitor != 1)
     launcher_die(launcher, "usage error: --isolate process needs --monitor, and goes without --keep-background");
+  if (plan->flags & CONFINE__PLAN_OBSERVE && !(plan->flags & CONFINE__PLAN_METADATA && launcher->status_fd >= 0))
+    launcher_die(launcher, "usage error: --observe needs --supervise and --status-fd");
   if (!launcher->monitor) {
     if (launcher->status_fd >= 0)
       launcher_die(launcher, "usage error: --status-fd needs --monitor");
     become_command(launcher);
   }
+  static struct confine__denials denials;
   struct confine__front_options options = {.keep_background = (launcher->monitor & 2) != 0,
                                            .follow_parent = 1,
+                                           .denials = &denials,
                                            .release_stdio = 1,
                                            .cwd_hidden = launcher->cwd_lost,
                                            .outside = launcher->status_fd,

@@ -30,6 +30,7 @@ void launcher_init(struct launcher *launcher, const char *name, char **environme
  *   --status-fd N        report to the caller over this SOCK_SEQPACKET descriptor; needs --monitor
  *   --guard              capabilities at most those of ordinary work, and the system call guard
  *   --supervise          with both: calls that change metadata are made by the monitor, inside only
+ *   --observe            with --supervise and --status-fd: report refused writes too
  *   --isolate LIST       network, process, ipc
  *   --keep-background    with --monitor: leave background processes running
  * Returns 1 if it was one of them, else 0. Dies on a bad value.

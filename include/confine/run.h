@@ -7,6 +7,7 @@
 #ifndef CONFINE_RUN_H
 #define CONFINE_RUN_H
 
+#include <confine/classify.h>
 #include <confine/provider.h>
 
 #ifdef __cplusplus
@@ -51,11 +52,51 @@ CONFINE_API int confine_result_exit_code(const confine_result *result);
 CONFINE_API int confine_result_signal(const confine_result *result);
 CONFINE_API const char *confine_result_signal_name(const confine_result *result);
 CONFINE_API int confine_result_timed_out(const confine_result *result);
+/* What a refused call wanted to do; open is for writing. */
+typedef enum confine_operation {
+  CONFINE_OPERATION_OPEN = 1,
+  CONFINE_OPERATION_CREATE = 2,
+  CONFINE_OPERATION_TRUNCATE = 3,
+  CONFINE_OPERATION_UNLINK = 4,
+  CONFINE_OPERATION_RMDIR = 5,
+  CONFINE_OPERATION_RENAME = 6,
+  CONFINE_OPERATION_LINK = 7,
+  CONFINE_OPERATION_SYMLINK = 8,
+  CONFINE_OPERATION_MKDIR = 9,
+  CONFINE_OPERATION_MKNOD = 10,
+  CONFINE_OPERATION_BIND = 11,
+  CONFINE_OPERATION_CHMOD = 12,
+  CONFINE_OPERATION_CHOWN = 13,
+  CONFINE_OPERATION_UTIMES = 14,
+  CONFINE_OPERATION_XATTR = 15,
+  CONFINE_OPERATION_FLAGS = 16
+} confine_operation;
+/* "open" and so on; NULL for another value. */
+CONFINE_API const char *confine_operation_name(confine_operation operation);
+
+/* A call that the policy refused and that would otherwise have succeeded. Strings belong to the result. */
+typedef struct confine_denial {
+  uint32_t size;               /* sizeof(struct confine_denial), set by the caller */
+  confine_operation operation;
+  int32_t system_errno;        /* what the runner answered */
+  int32_t pid;                 /* of the first such call */
+  uint64_t count;              /* how often it happened */
+  const char *comm;            /* name of that thread's program */
+  const char *path;            /* absolute, symbolic links resolved */
+} confine_denial;
+
+CONFINE_API int confine_result_denied(const confine_result *result);
+CONFINE_API confine_evidence confine_result_denial_evidence(const confine_result *result);
+/* At most 256 different denials are kept; the rest is counted by confine_result_denials_dropped. */
+CONFINE_API size_t confine_result_denial_count(const confine_result *result);
+CONFINE_API int confine_result_denial(const confine_result *result, size_t index, confine_denial *ret_denial);
+CONFINE_API uint64_t confine_result_denials_dropped(const confine_result *result);
+
 /* The set-up step that failed in the runner, or NULL when the runner did its work; and why. */
 CONFINE_API const char *confine_result_failed_step(const confine_result *result);
 CONFINE_API const char *confine_result_failure_detail(const confine_result *result);
-/* The whole record, as one line of JSON (confine-results(5)); owned by the result. */
-CONFINE_API const char *confine_result_json(const confine_result *result);
+/* The whole record, as one line of JSON (confine-results(5)), malloc'ed; the caller frees it. */
+CONFINE_API int confine_result_json(const confine_result *result, char **ret_json, confine_error *error);
 /* What `confine run` exits with. */
 CONFINE_API int confine_result_exit_status(const confine_result *result);
 

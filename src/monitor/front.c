@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -143,6 +144,38 @@ static void note_setup(struct confine__front_result *result, const struct confin
   result->index = message->index;
 }
 
+static void send_denials(struct front *front) {
+  const struct confine__denials *denials = front->options->denials;
+  struct confine__denial_message message;
+  for (size_t i = 0; denials && front->options->outside >= 0 && i < denials->count; i++) {
+    const struct confine__denial *denial = &denials->entries[i];
+    size_t length = denial->path_length < sizeof message.path ? denial->path_length : sizeof message.path;
+    message.head = (struct confine__message){CONFINE__MESSAGE_DENIAL, denial->operation, denial->error, denial->pid};
+    message.count = denial->count;
+    memcpy(message.comm, denial->comm, sizeof message.comm);
+    memcpy(message.path, denials->names + denial->path, length);
+    send(front->options->outside, &message, offsetof(struct confine__denial_message, path) + length, MSG_NOSIGNAL);
+  }
+  if (denials && denials->dropped) {
+    struct confine__message dropped = {CONFINE__MESSAGE_DROPPED, (int32_t)(uint32_t)denials->dropped,
+                                       (int32_t)(uint32_t)(denials->dropped >> 32), -1};
+    report(front, &dropped);
+  }
+}
+
+static void take_denial(struct front *front, const struct confine__denial_message *message, size_t size) {
+  struct confine__denials *denials = front->options->denials;
+  size_t offset = offsetof(struct confine__denial_message, path);
+  struct confine__denial denial = {.operation = message->head.value,
+                                   .error = message->head.detail,
+                                   .pid = message->head.index,
+                                   .count = message->count};
+  if (!denials || size < offset)
+    return;
+  memcpy(denial.comm, message->comm, sizeof denial.comm);
+  confine__denials_add(denials, &denial, message->path, size - offset);
+}
+
 /* What the command's side says in whichever way, to this process's result and to the caller outside. */
 static void take(struct front *front, struct confine__message *message) {
   struct confine__front_result *result = front->result;
@@ -153,9 +186,14 @@ static void take(struct front *front, struct confine__message *message) {
   case CONFINE__MESSAGE_SETUP_FAILED:
     note_setup(result, message);
     break;
+  case CONFINE__MESSAGE_DROPPED:
+    if (front->options->denials)
+      front->options->denials->dropped += (uint32_t)message->value | (uint64_t)(uint32_t)message->detail << 32;
+    return;
   case CONFINE__MESSAGE_ENDED:
     result->ended = 1;
     result->wait_status = message->value;
+    send_denials(front);
     break;
   default:
     return;
@@ -205,17 +243,16 @@ static void on_monitor(struct front *front) {
 
 /* Messages of the launcher that runs inside the plan's command. */
 static void on_inside(struct front *front) {
-  struct confine__message message;
-  int got = receive(front->options->inside, &message);
-  if (got < 0)
+  struct confine__denial_message message;
+  ssize_t got = recv(front->options->inside, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got < (ssize_t)sizeof message.head)
     front->inner_known = 1; /* its end is closed: nothing more will come */
-  else if (got && message.type == CONFINE__MESSAGE_STOPPED)
-    on_stopped(front, &message);
-  else if (got)
-    take(front, &message);
-  /* A terminal's stop key reaches the runner too, also where the command ignores it. */
-  if (got && front->result->ended)
-    send_to(front->channel, CONFINE__MESSAGE_SIGNAL, SIGCONT);
+  else if (message.head.type == CONFINE__MESSAGE_DENIAL)
+    take_denial(front, &message, (size_t)got);
+  else
+    take(front, &message.head);
 }
 
 /* The caller outside sends signals for the command, or vanishes. */
@@ -324,6 +361,7 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
   struct front front = {.options = options, .result = result, .monitor_pid = -1};
   struct confine__monitor monitor = {.plan = plan,
                                      .keep_background = options->keep_background,
+                                     .denials = options->denials,
                                      .timeout_ms = options->timeout_ms,
                                      .grace_ms = GRACE_MS,
                                      .terminate_outside = options->inside >= 0};

@@ -8,6 +8,7 @@
 #define CONFINE_MONITOR_FRONT_H
 
 #include "enter/plan.h"
+#include "monitor/denials.h"
 #include "monitor/protocol.h"
 
 #include <stdint.h>
@@ -16,6 +17,7 @@ struct confine__front_options {
   int64_t timeout_ms; /* 0: none */
   int keep_background;
   int follow_parent; /* end the tree when the parent of this process dies */
+  struct confine__denials *denials; /* to be filled where the plan observes, or NULL */
   int release_stdio; /* once the command has started, let go of standard input and output */
   int cwd_hidden;    /* the launcher has already left a hidden current directory */
   int outside; /* launcher: channel on which to report to the caller, or -1 */

@@ -105,8 +105,11 @@ static int set_effective(uint64_t effective) {
 
 int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
   struct identity identity;
-  if (!supervisor->privileged)
+  if (!supervisor->privileged) {
+    supervisor->caller.fsuid = supervisor->uid;
+    supervisor->caller.effective = 0;
     return 0;
+  }
   int r = read_identity(supervisor, tid, &identity);
   if (r == 0)
     r = (int)sys(__NR_setgroups, identity.group_count, identity.groups);
@@ -117,16 +120,24 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
   /* Capabilities in a user namespace of the command's own count for nothing outside it. */
   if (r == 0)
     r = set_effective(supervisor->flags & CONFINE__PLAN_USERNS ? 0 : identity.effective);
+  supervisor->caller.fsuid = identity.fsuid;
+  supervisor->caller.effective = identity.effective;
+  supervisor->taken = 1;
   if (r < 0)
     confine__identity_return(supervisor);
   return r < 0 ? -EPERM : 0;
 }
 
 void confine__identity_return(struct confine__supervisor *supervisor) {
-  if (!supervisor->privileged)
+  if (!supervisor->taken)
     return;
+  supervisor->taken = 0;
   set_effective(supervisor->capabilities);
   set_fsid(__NR_setfsuid, supervisor->uid);
   set_fsid(__NR_setfsgid, supervisor->gid);
   sys(__NR_setgroups, supervisor->group_count, supervisor->groups);
+}
+
+struct confine__caller confine__identity_of(const struct confine__supervisor *supervisor) {
+  return supervisor->caller;
 }

@@ -4,6 +4,7 @@
  * caller's identity.
  */
 #include "enter/sys.h"
+#include "monitor/denials.h"
 #include "monitor/supervisor.h"
 
 #include "guard/calls.h"
@@ -372,6 +373,43 @@ static long apply(const struct change *change, int call, int target) {
   }
 }
 
+static int operation_of(int call) {
+  switch (call) {
+  case CONFINE__CALL_chmod:
+  case CONFINE__CALL_fchmod:
+  case CONFINE__CALL_fchmodat:
+  case CONFINE__CALL_fchmodat2:
+    return CONFINE__OPERATION_CHMOD;
+  case CONFINE__CALL_utime:
+  case CONFINE__CALL_utimes:
+  case CONFINE__CALL_futimesat:
+  case CONFINE__CALL_utimensat:
+  case CONFINE__CALL_utimensat_time64:
+    return CONFINE__OPERATION_UTIMES;
+  case CONFINE__CALL_ioctl:
+  case CONFINE__CALL_file_setattr:
+    return CONFINE__OPERATION_FLAGS;
+  case CONFINE__CALL_setxattr:
+  case CONFINE__CALL_lsetxattr:
+  case CONFINE__CALL_fsetxattr:
+  case CONFINE__CALL_setxattrat:
+  case CONFINE__CALL_removexattr:
+  case CONFINE__CALL_lremovexattr:
+  case CONFINE__CALL_fremovexattr:
+  case CONFINE__CALL_removexattrat:
+    return CONFINE__OPERATION_XATTR;
+  default:
+    return CONFINE__OPERATION_CHOWN;
+  }
+}
+
+static int is_now(const struct change *change, int call) {
+  if (operation_of(call) != CONFINE__OPERATION_UTIMES)
+    return 0;
+  return !change->timed ||
+         (change->times[0].tv_nsec == UTIME_NOW_NS && change->times[1].tv_nsec == UTIME_NOW_NS);
+}
+
 long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
                             int call) {
   struct change change = {.supervisor = supervisor,
@@ -386,7 +424,12 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
   long target = open_target(&change);
   if (target >= 0) {
     int fd = (int)target;
-    target = confine__target_inside(supervisor, &fd) ? apply(&change, call, fd) : -supervisor->refusal;
+    if (confine__target_inside(supervisor, &fd)) {
+      target = apply(&change, call, fd);
+    } else {
+      target = -supervisor->refusal;
+      confine__observe_metadata(supervisor, notification, fd, operation_of(call), is_now(&change, call));
+    }
     sys_close(fd);
   }
   confine__identity_return(supervisor);

@@ -330,7 +330,7 @@ static int start_supervisor(struct watch *watch) {
   watch->listener = monitor->outcome.listener;
   if (watch->listener < 0)
     return 0;
-  int r = confine__supervisor_init(monitor->supervisor, monitor->plan, watch->listener);
+  int r = confine__supervisor_init(monitor->supervisor, monitor->plan, watch->listener, monitor->denials);
   if (r < 0) {
     monitor->outcome.step = CONFINE__STEP_MONITOR;
     monitor->outcome.error = -r;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct confine__denials;
 struct confine__supervisor;
 
 struct confine__monitor {
@@ -21,6 +22,7 @@ struct confine__monitor {
   int64_t timeout_ms;    /* 0: none */
   int64_t grace_ms;      /* between SIGTERM at the timeout and the end of the tree */
   int terminate_outside; /* somebody else delivers that SIGTERM */
+  struct confine__denials *denials; /* filled by the observer, if the plan has one; or NULL */
   int announce;          /* send STARTED at once, not only know it at the end */
   struct confine__outcome outcome;
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */

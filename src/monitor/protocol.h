@@ -13,6 +13,8 @@ enum confine__message_type {
   CONFINE__MESSAGE_STARTED = 1,      /* value: bit 0, the current directory was hidden */
   CONFINE__MESSAGE_SETUP_FAILED = 2, /* value: enum confine__step; detail: errno; index: root or -1 */
   CONFINE__MESSAGE_STOPPED = 3,      /* value: signal that stopped the command */
+  CONFINE__MESSAGE_DENIAL = 7,       /* a struct confine__denial_message */
+  CONFINE__MESSAGE_DROPPED = 8,      /* value, detail: low and high half of the count of denials not kept */
   CONFINE__MESSAGE_ENDED = 4,        /* value: wait status as wait4(2) gives it; detail: 1, timed out */
   /* towards the command */
   CONFINE__MESSAGE_SIGNAL = 5, /* value: signal to deliver to the command */
@@ -22,6 +24,14 @@ enum confine__message_type {
 struct confine__message {
   uint32_t type; /* enum confine__message_type */
   int32_t value, detail, index;
+};
+
+/* One entry of the observer's list, sent before ENDED. */
+struct confine__denial_message {
+  struct confine__message head; /* value: enum confine__operation; detail: errno; index: pid */
+  uint64_t count;
+  char comm[16];
+  char path[4096]; /* as long as the datagram is, without a zero byte */
 };
 
 #endif

@@ -25,6 +25,8 @@
 /* An identity with more groups is not taken on: EPERM. */
 #define CONFINE__GROUPS_MAX 256
 
+struct confine__denials;
+
 struct confine__supervisor {
   uint32_t flags; /* of the plan */
   struct confine__root roots[CONFINE__ROOTS_MAX + 1]; /* where metadata may change; names below */
@@ -33,9 +35,17 @@ struct confine__supervisor {
   int root;          /* the command's root directory, O_PATH; -1 until the first call */
   int refusal;       /* errno that the runner answers with outside the writable roots */
   pid_t monitor;     /* ancestor of every process of the command */
+  int taken;         /* another identity is in force */
   int privileged;    /* callers may have another identity than the supervisor */
   uint64_t private_devices[2]; /* of /dev and its relatives, and of /dev/pts, in the command's tree */
   int private_known;
+  struct confine__denials *denials; /* NULL: nothing is observed */
+  struct confine__caller {
+    uint32_t fsuid;
+    uint64_t effective;
+  } caller;  /* whose identity is taken on */
+  pid_t last_caller; /* for the choice of wake mode */
+  int streak, synchronous;
   uint64_t capabilities; /* the supervisor's own effective set, to return to */
   uint32_t uid, gid;
   uint32_t groups[CONFINE__GROUPS_MAX];
@@ -52,7 +62,7 @@ struct confine__supervisor {
 /* Prepares a supervisor; it keeps copies of what it needs of the plan
  * but the roots' descriptors. Returns 0 or a negated errno. */
 int confine__supervisor_init(struct confine__supervisor *supervisor, const struct confine__plan *plan,
-                             int listener);
+                             int listener, struct confine__denials *denials);
 
 /* Takes one notification from the listener and answers it. Returns 0, or a negated errno when there was
  * none to take. */
@@ -73,6 +83,11 @@ long confine__target_descriptor(pid_t tid, int fd);
  * replaced by a descriptor resolved beneath that root. */
 int confine__target_inside(struct confine__supervisor *supervisor, int *target);
 
+/* The object's name, as the command sees it, in supervisor->link; its length, or a negated errno. */
+long confine__target_name(struct confine__supervisor *supervisor, int target);
+/* As confine__target_inside, but by the name alone: enough to report, not to act. */
+int confine__target_named_inside(struct confine__supervisor *supervisor, int target);
+
 /* Copies from the caller's memory; -EFAULT if it is not all there. */
 int confine__copy_in(pid_t tid, uint64_t address, void *out, size_t length);
 /* A string; -ENAMETOOLONG if it does not end within size. */
@@ -83,6 +98,17 @@ int confine__copy_string(pid_t tid, uint64_t address, char *out, size_t size);
  * and /proc directory may be out of reach. */
 int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid);
 void confine__identity_return(struct confine__supervisor *supervisor);
+
+/* Who the caller is, once taken on. */
+struct confine__caller confine__identity_of(const struct confine__supervisor *supervisor);
+
+/* Judges a call that is left to the kernel, and records it if it is a denial. */
+void confine__observe_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification, int call);
+
+/* Records a refused change of metadata, if it would have been allowed otherwise. now: times were to be set to
+ * the present, for which writing is enough (utimensat(2)). With the caller's identity taken on. */
+void confine__observe_metadata(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
+                               int target, int operation, int now);
 
 /* Carries out a metadata call, or refuses it; returns what the caller gets: 0 or a negated errno. */
 long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,

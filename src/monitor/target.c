@@ -229,7 +229,9 @@ static void strip_deleted(char *name, size_t length) {
     name[length - n] = '\0';
 }
 
-static long name_of(int fd, char *out, size_t size) {
+long confine__target_name(struct confine__supervisor *supervisor, int fd) {
+  char *out = supervisor->link;
+  size_t size = sizeof supervisor->link;
   char path[40] = "/proc/self/fd/";
   sys_decimal((uint64_t)fd, path + 14);
   long n = sys(__NR_readlinkat, AT_FDCWD, path, out, size - 1);
@@ -295,7 +297,7 @@ int confine__target_inside(struct confine__supervisor *supervisor, int *target) 
     return 0;
   if (is_private(supervisor, &object))
     return 1;
-  long length = name_of(*target, supervisor->link, sizeof supervisor->link);
+  long length = confine__target_name(supervisor, *target);
   if (length < 0)
     return 0;
   /* Pipes, sockets and anonymous files have no place in any tree. */
@@ -307,6 +309,19 @@ int confine__target_inside(struct confine__supervisor *supervisor, int *target) 
     return 1;
   for (size_t i = 0; i < supervisor->root_count; i++)
     if (beneath_root(&supervisor->roots[i], supervisor->link, &object, target))
+      return 1;
+  return 0;
+}
+
+int confine__target_named_inside(struct confine__supervisor *supervisor, int target) {
+  struct stat object;
+  if (supervisor->flags & CONFINE__PLAN_MOUNTS && sys(__NR_fstat, target, &object) == 0 &&
+      is_private(supervisor, &object))
+    return 1;
+  if (confine__target_name(supervisor, target) < 0 || supervisor->link[0] != '/')
+    return 1;
+  for (size_t i = 0; i < supervisor->root_count; i++)
+    if (sys_path_beneath(supervisor->link, supervisor->roots[i].path))
       return 1;
   return 0;
 }

@@ -1,5 +1,8 @@
+#include "base/error.h"
 #include "render/json.h"
 #include "run/result.h"
+
+#include <errno.h>
 
 
 static json_t *failure(const confine_result *result) {
@@ -17,14 +20,37 @@ static json_t *notices(const confine_result *result) {
   return array;
 }
 
+static const char *errno_name(int number) {
+  switch (number) {
+  case EROFS: return "EROFS";
+  case EACCES: return "EACCES";
+  case EXDEV: return "EXDEV";
+  default: return "EPERM";
+  }
+}
+
+static json_t *denials(const confine_result *result) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < confine_result_denial_count(result); i++) {
+    confine_denial denial = {.size = sizeof denial};
+    confine_result_denial(result, i, &denial);
+    json_array_append_new(array, json_pack("{s:s, s:o, s:s, s:i, s:o, s:I}", "op",
+                                           confine_operation_name(denial.operation), "path",
+                                           confine__json_bytes(denial.path), "errno",
+                                           errno_name(denial.system_errno), "pid", (int)denial.pid, "comm",
+                                           confine__json_bytes(denial.comm), "count", (json_int_t)denial.count));
+  }
+  return array;
+}
+
 static json_t *name_or_null(const char *name) {
   return name ? json_string(name) : json_null();
 }
 
-int confine__result_render(confine_result *result) {
+int confine_result_json(const confine_result *result, char **ret_json, confine_error *error) {
   const char *const *roots = (const char *const *)result->roots;
   json_t *record = json_pack(
-      "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:b, s:b, s:s, s:[], s:i, s:o, s:f}", "schema",
+      "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:b, s:b, s:s, s:o, s:I, s:o, s:f}", "schema",
       "confine.result/1", "mode", confine_mode_name(result->mode), "workspaceRoot",
       confine__json_bytes(result->workspace), "writableRoots", confine__json_words(roots), "runner",
       name_or_null(confine_runner_name(result->runner)), "enforcement",
@@ -32,8 +58,12 @@ int confine__result_render(confine_result *result) {
       confine__json_bits(result->gaps, confine_gap_name), "openChannels",
       confine__json_bits(result->open_channels, confine_channel_name), "started", result->started, "runnerFailure",
       failure(result), "exitCode", result->exit_code < 0 ? json_null() : json_integer(result->exit_code), "signal",
-      name_or_null(confine_result_signal_name(result)), "timedOut", result->timed_out, "denied", 0, "denialEvidence",
-      "none", "denials", "denialsDropped", 0, "notices", notices(result), "durationMs", result->duration_ms);
-  result->json = confine__json_line(record);
-  return result->json ? 0 : CONFINE_ENOMEM;
+      name_or_null(confine_result_signal_name(result)), "timedOut", result->timed_out, "denied",
+      confine_result_denied(result), "denialEvidence", result->observed ? "observer" : "none", "denials",
+      denials(result), "denialsDropped", (json_int_t)confine_result_denials_dropped(result), "notices", notices(result), "durationMs", result->duration_ms);
+  char *line = confine__json_line(record);
+  if (!line)
+    return confine__error_memory(error);
+  *ret_json = line;
+  return 0;
 }

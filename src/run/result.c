@@ -39,7 +39,7 @@ void confine_result_free(confine_result *result) {
   free(result->roots);
   free(result->workspace);
   free(result->failure_detail);
-  free(result->json);
+  free(result->denials);
   free(result);
 }
 
@@ -157,6 +157,44 @@ const char *confine_result_signal_name(const confine_result *result) {
   return number > 0 && (size_t)number < sizeof names / sizeof names[0] ? names[number] : NULL;
 }
 
+int confine_result_denied(const confine_result *result) {
+  return result->observed && (result->denials->count || result->denials->dropped);
+}
+
+confine_evidence confine_result_denial_evidence(const confine_result *result) {
+  return result->observed ? CONFINE_EVIDENCE_OBSERVER : CONFINE_EVIDENCE_NONE;
+}
+
+size_t confine_result_denial_count(const confine_result *result) {
+  return result->observed ? result->denials->count : 0;
+}
+
+uint64_t confine_result_denials_dropped(const confine_result *result) {
+  return result->observed ? result->denials->dropped : 0;
+}
+
+int confine_result_denial(const confine_result *result, size_t index, confine_denial *ret_denial) {
+  confine_denial denial = {.size = sizeof denial};
+  if (index >= confine_result_denial_count(result) || ret_denial->size < sizeof denial)
+    return CONFINE_EINVAL;
+  const struct confine__denial *entry = &result->denials->entries[index];
+  denial.operation = (confine_operation)entry->operation;
+  denial.system_errno = entry->error;
+  denial.pid = entry->pid;
+  denial.count = entry->count;
+  denial.comm = entry->comm;
+  denial.path = result->denials->names + entry->path;
+  *ret_denial = denial;
+  return 0;
+}
+
+const char *confine_operation_name(confine_operation operation) {
+  static const char *const names[] = {NULL,     "open",    "create", "truncate", "unlink", "rmdir",  "rename", "link", "symlink",
+                                      "mkdir",  "mknod",   "bind",   "chmod",    "chown",  "utimes", "xattr",  "flags"};
+  size_t i = (size_t)operation;
+  return i < sizeof names / sizeof names[0] ? names[i] : NULL;
+}
+
 int confine_result_timed_out(const confine_result *result) {
   return result->timed_out;
 }
@@ -167,10 +205,6 @@ const char *confine_result_failed_step(const confine_result *result) {
 
 const char *confine_result_failure_detail(const confine_result *result) {
   return result->failure_detail;
-}
-
-const char *confine_result_json(const confine_result *result) {
-  return result->json;
 }
 
 int confine_result_exit_status(const confine_result *result) {

@@ -20,6 +20,8 @@ struct confine_result {
   confine_runner runner;
   confine_enforcement enforcement;
   uint32_t gaps, open_channels;
+  int observed;                     /* denials tell every refused write */
+  struct confine__denials *denials; /* owned, or NULL */
   int started, exit_code, signal, timed_out;
   const char *failed_step; /* constant, or NULL */
   char *failure_detail;    /* owned */
@@ -27,7 +29,6 @@ struct confine_result {
   struct confine__notice notices[CONFINE__NOTICES_MAX];
   size_t notice_count;
   double duration_ms;
-  char *json;
 };
 
 int confine__result_new(const confine_policy *policy, confine_result **ret_result, confine_error *error);
@@ -38,8 +39,5 @@ int confine__result_fill(confine_result *result, const struct confine__front_res
 
 /* code is a constant; text is copied. */
 int confine__result_notice(confine_result *result, const char *code, const char *text);
-
-/* Makes the record (confine-results(5)); owned by the result. */
-int confine__result_render(confine_result *result);
 
 #endif

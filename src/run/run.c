@@ -24,6 +24,7 @@ struct call {
   const confine_run_options *options;
   confine_result *result;
   struct confine__front_result front;
+  int observe;
 };
 
 static void blank_plan(struct confine__plan *plan) {
@@ -39,6 +40,7 @@ static int start(struct call *call, struct confine__plan *plan, int inside, conf
   struct confine__front_options options = {.timeout_ms = (int64_t)(call->options->timeout_seconds * 1000),
                                            .keep_background = call->options->keep_background,
                                            .release_stdio = call->options->release_stdio,
+                                           .denials = call->result->denials,
                                            .outside = -1,
                                            .inside = inside};
   if (call->options->timeout_seconds > 0 && options.timeout_ms == 0)
@@ -71,6 +73,8 @@ static int run_direct(struct call *call, const struct confine__runner *runner, c
   }
   blank_plan(&plan);
   plan.flags = runner ? runner->plan_flags(confine__provider_host(call->provider), call->policy) : 0;
+  if (call->observe && plan.flags & CONFINE__PLAN_METADATA)
+    plan.flags |= CONFINE__PLAN_OBSERVE;
   plan.roots = roots;
   plan.root_count = count;
   plan.argv = (char *const *)call->argv;
@@ -90,6 +94,7 @@ static int run_wrapped(struct call *call, const struct confine__runner *runner, 
     return confine__error_errno(error, CONFINE_ESYSTEM, errno, "cannot make a status channel");
   int custom = runner->id == CONFINE_RUNNER_CUSTOM;
   struct confine__call inner = {.argv = call->argv,
+                                .observe = call->observe,
                                 .status_fd = custom ? -1 : channel[1],
                                 .keep_background = call->options->keep_background};
   int r = confine__provider_wrap(call->provider, runner, &inner, call->policy, &wrapped, error);
@@ -221,8 +226,20 @@ static int add_notices(struct call *call, confine_error *error) {
   return 0;
 }
 
+/* The list is large and mostly never touched. */
+static int prepare_observer(struct call *call, confine_error *error) {
+  if (call->options->no_observe || call->policy->mode == CONFINE_MODE_DANGER_FULL_ACCESS ||
+      !confine__provider_host(call->provider)->supervisor)
+    return 0;
+  call->observe = 1;
+  call->result->denials = calloc(1, sizeof *call->result->denials);
+  return call->result->denials ? 0 : confine__error_memory(error);
+}
+
 static int execute(struct call *call, confine_error *error) {
-  int r;
+  int r = prepare_observer(call, error);
+  if (r < 0)
+    return r;
   if (call->policy->mode == CONFINE_MODE_DANGER_FULL_ACCESS)
     r = run_direct(call, NULL, error);
   else
@@ -231,11 +248,10 @@ static int execute(struct call *call, confine_error *error) {
     return r;
   if (call->result->enforcement != CONFINE_ENFORCEMENT_NONE)
     call->result->open_channels = confine__open_channels(call->policy, has_terminal());
+  call->result->observed = call->observe && call->result->runner != CONFINE_RUNNER_CUSTOM;
   r = confine__result_fill(call->result, &call->front, call->policy, error);
   if (r == 0)
     r = add_notices(call, error);
-  if (r == 0 && confine__result_render(call->result) < 0)
-    r = confine__error_memory(error);
   return r;
 }
 

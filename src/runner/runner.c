@@ -73,6 +73,8 @@ void confine__launcher_words(const struct confine__host *host, const confine_pol
     confine__argv_add(out, "--guard");
   if (host->supervisor)
     confine__argv_add(out, "--supervise");
+  if (host->supervisor && call->observe)
+    confine__argv_add(out, "--observe");
   if (policy->isolation) {
     confine__argv_add(out, "--isolate");
     const char *network = policy->isolation & CONFINE_ISOLATE_NETWORK ? ",network" : "";

@@ -30,6 +30,7 @@ struct confine__host {
 /* What differs between two calls under one policy. */
 struct confine__call {
   const char *const *argv;
+  int observe;   /* report refused writes over it */
   int status_fd; /* channel for the inner launcher, or -1 */
   int keep_background;
 };

@@ -232,7 +232,7 @@ static int running(struct hand *hand, confine_error *error) {
     r = confine_run(hand->provider, words, hand->policy, &options, &hand->result, error);
   if (r == 0) {
     assert_int_equal(confine_result_exit_status(hand->result), 0);
-    assert_non_null(strstr(confine_result_json(hand->result), "\"started\":true"));
+    assert_int_equal(confine_result_started(hand->result), 1);
   }
   return r;
 }
