@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,18 @@ static int help(void) {
   return 0;
 }
 
+/* A standard stream that is closed stays so for the command, but its number is not for anything else. */
+static void hold_streams(void) {
+  int fd;
+  do
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO)
+    close(fd);
+}
+
 int main(int argc, char **argv) {
+  hold_streams();
   if (argc < 2)
     return cli_refuse("no command given; try: confine run -- COMMAND, or confine --help");
   if (strcmp(argv[1], "--help") == 0)

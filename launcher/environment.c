@@ -1,14 +1,18 @@
 #include "environment.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PREFIX "confine:"
 #define PREFIX_LENGTH (sizeof PREFIX - 1)
 /* Not of the carried form, so never mistaken for one. */
 #define DIRECTORY "confine-directory="
+#define STREAMS "confine-streams="
+#define TEXT_SIZE 64
 
 static size_t count(char **environment) {
   size_t n = 0;
@@ -17,10 +21,52 @@ static size_t count(char **environment) {
   return n;
 }
 
+/* Closed on exec: not the caller's, but put there by launcher_init in place of a closed one. */
+static int is_closed(int fd) {
+  int flags = fcntl(fd, F_GETFD);
+  return flags < 0 || (flags & FD_CLOEXEC);
+}
+
+static char *carry_streams(void) {
+  int at[3], nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  char *text = malloc(TEXT_SIZE);
+  for (int fd = 0; fd < 3; fd++) {
+    at[fd] = is_closed(fd) ? -1 : fd == STDERR_FILENO ? fd : fcntl(fd, F_DUPFD, 3);
+    if (at[fd] != fd)
+      dup2(nothing, fd);
+  }
+  if (text)
+    snprintf(text, TEXT_SIZE, STREAMS "%d:%d:%d", at[0], at[1], at[2]);
+  return text;
+}
+
+static void restore_streams(const char *variable) {
+  int at[3];
+  if (sscanf(variable, STREAMS "%d:%d:%d", &at[0], &at[1], &at[2]) != 3)
+    return;
+  for (int fd = 0; fd < 3; fd++) {
+    if (at[fd] < 0) {
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
+    } else if (at[fd] > STDERR_FILENO) {
+      dup2(at[fd], fd);
+      close(at[fd]);
+    }
+  }
+}
+
+static char *carry_directory(void) {
+  struct stat st;
+  char *text = malloc(TEXT_SIZE);
+  if (text && stat(".", &st) == 0)
+    snprintf(text, TEXT_SIZE, DIRECTORY "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+  else if (text)
+    *text = '\0';
+  return text;
+}
+
 char **environment_carry(char **environment) {
   size_t n = count(environment), at = 0;
-  char **carried = calloc(n + 2, sizeof *carried);
-  struct stat st;
+  char **carried = calloc(n + 3, sizeof *carried);
   if (!carried)
     return NULL;
   for (size_t i = 0; i < n; i++) {
@@ -32,15 +78,9 @@ char **environment_carry(char **environment) {
     memcpy(copy + PREFIX_LENGTH, environment[i], length);
     carried[at++] = copy;
   }
-  if (stat(".", &st) == 0) {
-    size_t size = sizeof DIRECTORY + 48;
-    char *identity = malloc(size);
-    if (!identity)
-      return NULL;
-    snprintf(identity, size, DIRECTORY "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
-    carried[at] = identity;
-  }
-  return carried;
+  carried[at] = carry_streams();
+  carried[at + 1] = carry_directory();
+  return carried[at] && carried[at + 1] ? carried : NULL;
 }
 
 char **environment_restore(char **environment) {
@@ -48,9 +88,11 @@ char **environment_restore(char **environment) {
   size_t at = 0;
   if (!restored)
     return NULL;
-  for (; *environment; environment++)
+  for (; *environment; environment++) {
+    restore_streams(*environment);
     if (strncmp(*environment, PREFIX, PREFIX_LENGTH) == 0)
       restored[at++] = *environment + PREFIX_LENGTH;
+  }
   return restored;
 }
 

@@ -1,14 +1,17 @@
-/* Carrying an environment past a program that it must not influence. */
+/* Carrying what is the command's past a program that must neither be influenced by it nor hold it. */
 #ifndef CONFINE_LAUNCHER_ENVIRONMENT_H
 #define CONFINE_LAUNCHER_ENVIRONMENT_H
 
 /*
  * Returns a copy of the environment in which every name has a prefix that no program looks for, and which
  * also tells the identity of the current directory; NULL when out of memory. Never freed: exec follows.
+ * Standard input and output go to descriptors above 2, which bwrap closes in the process that it leaves
+ * behind: a peer sees when the command lets go of one, or that it was closed from the start.
  */
 char **environment_carry(char **environment);
 
-/* The reverse: only carried variables, without the prefix. The strings are those of environment. */
+/* The reverse: standard streams where they were, and only carried variables, without the prefix. The
+ * strings are those of environment. */
 char **environment_restore(char **environment);
 
 /* Whether the current directory is the one that was carried; 1 also when none was. */

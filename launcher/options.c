@@ -23,7 +23,18 @@ _Noreturn void launcher_die(const struct launcher *launcher, const char *format,
   _exit(LAUNCHER_FAILURE);
 }
 
+/* A standard stream that is closed stays so for the command, but its number is not for anything else. */
+static void hold_streams(void) {
+  int fd;
+  do
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO)
+    close(fd);
+}
+
 void launcher_init(struct launcher *launcher, const char *name, char **environment) {
+  hold_streams();
   memset(launcher, 0, sizeof *launcher);
   launcher->name = name;
   launcher->plan.roots = launcher->roots;
@@ -206,6 +217,7 @@ _Noreturn void launcher_run(struct launcher *launcher) {
                                            .release_stdio = 1,
                                            .cwd_hidden = launcher->cwd_lost,
                                            .outside = launcher->status_fd,
+                                           .stderr_pipe = -1,
                                            .inside = -1};
   struct confine__front_result result;
   int r = confine__front_run(plan, &options, &result);

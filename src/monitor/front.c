@@ -255,6 +255,35 @@ static void on_inside(struct front *front) {
     take(front, &message.head);
 }
 
+static void keep_tail(struct confine__tail *tail, const char *bytes, size_t length) {
+  if (length > sizeof tail->bytes / 2) {
+    bytes += length - sizeof tail->bytes / 2;
+    length = sizeof tail->bytes / 2;
+  }
+  if (tail->length + length > sizeof tail->bytes) {
+    size_t kept = sizeof tail->bytes / 2;
+    memmove(tail->bytes, tail->bytes + tail->length - kept, kept);
+    tail->length = kept;
+  }
+  memcpy(tail->bytes + tail->length, bytes, length);
+  tail->length += length;
+}
+
+/* Returns 0 when there is nothing more to come now. */
+static int pass_stderr(const struct front *front) {
+  char bytes[8192];
+  ssize_t got = read(front->options->stderr_pipe, bytes, sizeof bytes);
+  if (got <= 0)
+    return 0;
+  keep_tail(front->options->stderr_tail, bytes, (size_t)got);
+  for (ssize_t done = 0, n; done < got; done += n) {
+    n = write(STDERR_FILENO, bytes + done, (size_t)(got - done));
+    if (n < 0)
+      break; /* nobody to pass it on to; it is still read, so that the command is not held up */
+  }
+  return 1;
+}
+
 /* The caller outside sends signals for the command, or vanishes. */
 static int on_outside(struct front *front) {
   struct confine__message message;
@@ -267,11 +296,12 @@ static int on_outside(struct front *front) {
 static void watch(struct front *front) {
   const struct confine__front_options *options = front->options;
   double deadline = options->timeout_ms && options->inside >= 0 ? now_ms() + (double)options->timeout_ms : 0;
-  struct pollfd fds[5] = {{.fd = front->channel, .events = POLLIN},
+  struct pollfd fds[6] = {{.fd = front->channel, .events = POLLIN},
                           {.fd = front->signals, .events = POLLIN},
                           {.fd = options->inside, .events = POLLIN},
                           {.fd = options->outside, .events = POLLIN},
-                          {.fd = front->parent, .events = POLLIN}};
+                          {.fd = front->parent, .events = POLLIN},
+                          {.fd = options->stderr_pipe, .events = POLLIN}};
   while (!front->monitor_gone) {
     int wait = -1;
     if (deadline > 0) {
@@ -285,7 +315,7 @@ static void watch(struct front *front) {
       }
       wait = (int)(left < 1e6 ? left + 1 : 1e6);
     }
-    if (poll(fds, 5, wait) < 0)
+    if (poll(fds, 6, wait) < 0)
       continue;
     if (fds[2].revents) {
       on_inside(front);
@@ -300,11 +330,16 @@ static void watch(struct front *front) {
       send_to(front->channel, CONFINE__MESSAGE_END, 0);
       fds[3].fd = -1;
     }
+    if (fds[5].revents && !pass_stderr(front))
+      fds[5].fd = -1;
     if (fds[4].revents) {
       send_to(front->channel, CONFINE__MESSAGE_END, 0);
       fds[4].fd = -1;
     }
   }
+  struct pollfd rest = {.fd = options->stderr_pipe, .events = POLLIN};
+  while (options->stderr_pipe >= 0 && poll(&rest, 1, 0) > 0 && pass_stderr(front))
+    ;
   /* What the launcher inside said before it ended. */
   while (options->inside >= 0 && !front->inner_known) {
     struct pollfd last = {.fd = options->inside, .events = POLLIN};
@@ -382,6 +417,8 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
   front.parent = options->follow_parent ? (int)syscall(SYS_pidfd_open, getppid(), 0) : -1;
   int r = front.signals < 0 ? -errno
                             : confine__monitor_start(&monitor, &front.channel, &front.monitor_pid, &stack);
+  if (options->stderr_pipe >= 0)
+    close(options->stderr_writer);
   if (r == 0) {
     watch(&front);
     if (finish(&front))

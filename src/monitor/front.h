@@ -13,6 +13,14 @@
 
 #include <stdint.h>
 
+/* Last bytes of a stream that passed through. */
+#define CONFINE__TAIL_MAX 65536
+
+struct confine__tail {
+  char bytes[CONFINE__TAIL_MAX];
+  size_t length;
+};
+
 struct confine__front_options {
   int64_t timeout_ms; /* 0: none */
   int keep_background;
@@ -20,6 +28,9 @@ struct confine__front_options {
   struct confine__denials *denials; /* to be filled where the plan observes, or NULL */
   int release_stdio; /* once the command has started, let go of standard input and output */
   int cwd_hidden;    /* the launcher has already left a hidden current directory */
+  int stderr_pipe;   /* reading end of the command's standard error, to be passed on to ours; or -1 */
+  int stderr_writer; /* with it: the writing end, closed here once the command has it */
+  struct confine__tail *stderr_tail; /* with it: gets its end */
   int outside; /* launcher: channel on which to report to the caller, or -1 */
   int inside;  /* caller: channel of the launcher that runs inside this plan's command, or -1 */
 };

@@ -39,6 +39,7 @@ void confine_result_free(confine_result *result) {
   free(result->roots);
   free(result->workspace);
   free(result->failure_detail);
+  free(result->custom_failure);
   free(result->denials);
   free(result);
 }
@@ -70,6 +71,12 @@ static int set_failure(confine_result *result, const struct confine__front_resul
   result->failed_step = confine__step_name(front->step);
   result->failure_evidence = "status-channel";
   int n;
+  if (result->custom_failure) {
+    result->failed_step = "custom";
+    result->failure_evidence = "stderr-rule";
+    result->failure_detail = strdup(result->custom_failure);
+    return result->failure_detail ? 0 : CONFINE_ENOMEM;
+  }
   if (front->step == CONFINE__STEP_MONITOR && !front->error)
     n = asprintf(&result->failure_detail, "the monitor process was killed; the command's tree was ended");
   else if (front->step == CONFINE__STEP_NONE)

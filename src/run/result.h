@@ -24,6 +24,7 @@ struct confine_result {
   struct confine__denials *denials; /* owned, or NULL */
   int started, exit_code, signal, timed_out;
   const char *failed_step; /* constant, or NULL */
+  char *custom_failure;    /* owned: the line by which a custom runner told that it failed */
   char *failure_detail;    /* owned */
   const char *failure_evidence; /* constant */
   struct confine__notice notices[CONFINE__NOTICES_MAX];

@@ -6,13 +6,17 @@
 #include "provider/provider.h"
 #include "run/result.h"
 
+#include <confine/classify.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -25,6 +29,13 @@ struct call {
   confine_result *result;
   struct confine__front_result front;
   int observe;
+  char *custom_failure; /* what a custom runner said when it failed; owned */
+};
+
+/* Standard error on its way through this process. */
+struct stream {
+  int from, to;
+  struct confine__tail *tail;
 };
 
 static void blank_plan(struct confine__plan *plan) {
@@ -36,11 +47,15 @@ static void blank_plan(struct confine__plan *plan) {
     plan->stdio[i] = -1;
 }
 
-static int start(struct call *call, struct confine__plan *plan, int inside, confine_error *error) {
+static int start(struct call *call, struct confine__plan *plan, int inside, const struct stream *stream,
+                 confine_error *error) {
   struct confine__front_options options = {.timeout_ms = (int64_t)(call->options->timeout_seconds * 1000),
                                            .keep_background = call->options->keep_background,
                                            .release_stdio = call->options->release_stdio,
                                            .denials = call->result->denials,
+                                           .stderr_pipe = stream ? stream->from : -1,
+                                           .stderr_tail = stream ? stream->tail : NULL,
+                                           .stderr_writer = stream ? stream->to : -1,
                                            .outside = -1,
                                            .inside = inside};
   if (call->options->timeout_seconds > 0 && options.timeout_ms == 0)
@@ -81,7 +96,7 @@ static int run_direct(struct call *call, const struct confine__runner *runner, c
   confine__plan_host(&plan);
   if (plan.flags & CONFINE__PLAN_MOUNTS)
     note_cwd(&plan, cwd, sizeof cwd);
-  int r = start(call, &plan, -1, error);
+  int r = start(call, &plan, -1, NULL, error);
   free(roots);
   return r;
 }
@@ -92,10 +107,9 @@ static int run_wrapped(struct call *call, const struct confine__runner *runner, 
   struct confine__plan plan;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) != 0)
     return confine__error_errno(error, CONFINE_ESYSTEM, errno, "cannot make a status channel");
-  int custom = runner->id == CONFINE_RUNNER_CUSTOM;
   struct confine__call inner = {.argv = call->argv,
                                 .observe = call->observe,
-                                .status_fd = custom ? -1 : channel[1],
+                                .status_fd = channel[1],
                                 .keep_background = call->options->keep_background};
   int r = confine__provider_wrap(call->provider, runner, &inner, call->policy, &wrapped, error);
   if (r == 0) {
@@ -103,11 +117,75 @@ static int run_wrapped(struct call *call, const struct confine__runner *runner, 
     plan.argv = (char *const *)confine_wrapped_argv(wrapped);
     plan.keep_fd = inner.status_fd;
     fcntl(channel[1], F_SETFD, 0);
-    r = start(call, &plan, custom ? -1 : channel[0], error);
+    r = start(call, &plan, channel[0], NULL, error);
   }
   close(channel[0]);
   close(channel[1]);
   confine_wrapped_free(wrapped);
+  return r;
+}
+
+/* Nothing inside a custom runner restores what is kept from its loader, and from Bash if it is a script. */
+static char **harmless_environment(void) {
+  static const char *const dropped[] = {"LD_", "BASH_ENV=", "ENV=", "BASH_FUNC_", "SHELLOPTS=", "BASHOPTS=",
+                                        "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH="};
+  size_t count = 0, kept = 0;
+  while (environ[count])
+    count++;
+  char **environment = calloc(count + 1, sizeof *environment);
+  for (size_t i = 0; environment && i < count; i++) {
+    size_t k = 0;
+    while (k < sizeof dropped / sizeof dropped[0] && strncmp(environ[i], dropped[k], strlen(dropped[k])) != 0)
+      k++;
+    if (k == sizeof dropped / sizeof dropped[0])
+      environment[kept++] = environ[i];
+  }
+  return environment;
+}
+
+/* A custom runner has no status channel: what it says on standard error is all there is to know. */
+static void judge_custom(struct call *call, const confine_wrapped *wrapped, const struct confine__tail *tail) {
+  confine_outcome outcome = CONFINE_OUTCOME_INIT;
+  confine_verdict verdict = CONFINE_VERDICT_INIT;
+  if (!call->front.ended || WIFSIGNALED(call->front.wait_status))
+    return;
+  outcome.exit_code = WEXITSTATUS(call->front.wait_status);
+  outcome.stderr_bytes = tail->bytes;
+  outcome.stderr_length = tail->length;
+  if (confine_classify(wrapped, &outcome, &verdict) < 0 || verdict.kind != CONFINE_VERDICT_RUNNER_FAILED)
+    return;
+  call->front.started = call->front.ended = 0;
+  free(call->custom_failure);
+  call->custom_failure = strndup(tail->bytes + verdict.line_offset, verdict.line_length);
+}
+
+static int run_custom(struct call *call, const struct confine__runner *runner, confine_error *error) {
+  int ends[2] = {-1, -1};
+  confine_wrapped *wrapped = NULL;
+  struct confine__plan plan;
+  struct confine__call inner = {.argv = call->argv, .status_fd = -1};
+  struct confine__tail *tail = malloc(sizeof *tail);
+  blank_plan(&plan);
+  char **environment = harmless_environment();
+  plan.envp = environment;
+  int r = tail && environment ? 0 : confine__error_memory(error);
+  if (r == 0 && pipe2(ends, O_CLOEXEC) != 0)
+    r = confine__error_errno(error, CONFINE_ESYSTEM, errno, "cannot make a pipe for standard error");
+  if (r == 0)
+    r = confine__provider_wrap(call->provider, runner, &inner, call->policy, &wrapped, error);
+  if (r == 0) {
+    tail->length = 0;
+    plan.argv = (char *const *)confine_wrapped_argv(wrapped);
+    plan.stdio[2] = ends[1];
+    r = start(call, &plan, -1, &(struct stream){ends[0], ends[1], tail}, error);
+  }
+  if (r == 0)
+    judge_custom(call, wrapped, tail);
+  if (ends[0] >= 0)
+    close(ends[0]);
+  confine_wrapped_free(wrapped);
+  free(environment);
+  free(tail);
   return r;
 }
 
@@ -138,13 +216,12 @@ static int has_terminal(void) {
 
 static int check_full(const struct confine__runner *runner, uint32_t gaps, confine_error *error) {
   char words[256] = "";
+  size_t used = 0;
   if (!gaps)
     return 0;
-  for (uint32_t bit = 1; bit; bit <<= 1)
-    if ((gaps & bit) && confine_gap_name(bit)) {
-      strcat(words, *words ? ", " : "");
-      strcat(words, confine_gap_name(bit));
-    }
+  for (uint32_t bit = 1; bit && used < sizeof words; bit <<= 1)
+    if ((gaps & bit) && confine_gap_name(bit))
+      used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", used ? ", " : "", confine_gap_name(bit));
   return confine__error(error, CONFINE_EPARTIAL,
                         "full enforcement is required, but the %s runner's is partial here (gaps: %s); see `confine "
                         "doctor`, or leave out --require full",
@@ -173,7 +250,7 @@ static int try_runner(struct call *call, confine_runner id, int sole, confine_er
   } else {
     if (id != CONFINE_RUNNER_CUSTOM && confine__provider_probe(call->provider, id, error) < 0)
       return 0;
-    r = run_wrapped(call, runner, error);
+    r = id == CONFINE_RUNNER_CUSTOM ? run_custom(call, runner, error) : run_wrapped(call, runner, error);
   }
   if (r < 0)
     return r;
@@ -210,20 +287,48 @@ static int try_chain(struct call *call, confine_error *error) {
   return confine__unavailable(error, call->policy->mode, NULL);
 }
 
-static int add_notices(struct call *call, confine_error *error) {
+static int notice_home(struct call *call) {
   const char *home = getenv("HOME");
-  struct stat st;
   const struct confine__held_path *workspace = &call->policy->workspace;
-  if (workspace->path && home && stat(home, &st) == 0 && st.st_dev == workspace->device &&
-      st.st_ino == workspace->inode &&
-      confine__result_notice(call->result, "home-workspace",
-                             "the workspace is the home directory: every file in it is writable, start-up files "
-                             "and credentials included") < 0)
-    return confine__error_memory(error);
-  if (call->result->gaps & (CONFINE_GAP_REFER | CONFINE_GAP_TRUNCATE | CONFINE_GAP_DEVICES) &&
-      confine__result_notice(call->result, "partial-abi", "this kernel's Landlock is too old for full enforcement") < 0)
-    return confine__error_memory(error);
+  struct stat st;
+  if (!workspace->path || !home || stat(home, &st) != 0 || st.st_dev != workspace->device ||
+      st.st_ino != workspace->inode)
+    return 0;
+  return confine__result_notice(call->result, "home-workspace",
+                                "the workspace is the home directory: every file in it is writable, start-up files "
+                                "and credentials included");
+}
+
+/* Finds the file a command names, as execvp(3) would, and tells whether it is set-id. */
+static int is_set_id(const char *command) {
+  char path[PATH_MAX];
+  struct stat st;
+  const char *at = getenv("PATH");
+  if (strchr(command, '/'))
+    return stat(command, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)) != 0;
+  while (at && *at) {
+    size_t length = strcspn(at, ":");
+    int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, at, command);
+    if (n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+      return (st.st_mode & (S_ISUID | S_ISGID)) != 0;
+    at += length + (at[length] == ':');
+  }
   return 0;
+}
+
+static int add_notices(struct call *call, confine_error *error) {
+  confine_result *result = call->result;
+  int r = notice_home(call);
+  if (r == 0 && result->gaps & (CONFINE_GAP_REFER | CONFINE_GAP_TRUNCATE | CONFINE_GAP_DEVICES))
+    r = confine__result_notice(result, "partial-abi", "this kernel's Landlock is too old for full enforcement");
+  if (r == 0 && result->gaps & CONFINE_GAP_METADATA)
+    r = confine__result_notice(result, "nested-sandbox",
+                               "this process is already supervised (by a sandbox around it), or its kernel is too old: "
+                               "metadata calls are not governed a second time, and refused writes are not observed");
+  if (r == 0 && result->enforcement != CONFINE_ENFORCEMENT_NONE && is_set_id(call->argv[0]))
+    r = confine__result_notice(result, "setid-inert",
+                               "the command is a set-id program, whose bits do nothing inside: it runs as the caller");
+  return r < 0 ? confine__error_memory(error) : 0;
 }
 
 /* The list is large and mostly never touched. */
@@ -249,6 +354,7 @@ static int execute(struct call *call, confine_error *error) {
   if (call->result->enforcement != CONFINE_ENFORCEMENT_NONE)
     call->result->open_channels = confine__open_channels(call->policy, has_terminal());
   call->result->observed = call->observe && call->result->runner != CONFINE_RUNNER_CUSTOM;
+  call->result->custom_failure = call->custom_failure;
   r = confine__result_fill(call->result, &call->front, call->policy, error);
   if (r == 0)
     r = add_notices(call, error);

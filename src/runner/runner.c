@@ -1,6 +1,7 @@
 #include "runner/runner.h"
 #include "enter/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -80,8 +81,8 @@ void confine__launcher_words(const struct confine__host *host, const confine_pol
     const char *network = policy->isolation & CONFINE_ISOLATE_NETWORK ? ",network" : "";
     const char *process = policy->isolation & CONFINE_ISOLATE_PROCESS ? ",process" : "";
     const char *ipc = policy->isolation & CONFINE_ISOLATE_IPC ? ",ipc" : "";
-    char list[32] = "";
-    strcat(strcat(strcat(list, network), process), ipc);
+    char list[32];
+    snprintf(list, sizeof list, "%s%s%s", network, process, ipc);
     confine__argv_add(out, list + 1);
   }
   confine__argv_add(out, "--monitor");
