@@ -288,11 +288,12 @@ static void list_all(void)
 {
   for (size_t i = 0; i < escape_count(); i++) {
     const struct escape_technique *t = escape_at(i);
-    printf("%s\t%s\t%s\t%s\t%s%s%s%s\n", t->id, t->family, t->by_design ? t->by_design : "-",
+    printf("%s\t%s\t%s\t%s\t%s%s%s%s%s\n", t->id, t->family, t->by_design ? t->by_design : "-",
            *channel(t) ? channel(t) : "-", t->flags & ESCAPE_ROOT_ONLY ? "root " : "",
            t->flags & ESCAPE_USER_ONLY ? "user " : "",
            t->flags & ESCAPE_WORKSPACE_ONLY ? "workspace " : "",
-           t->flags & ESCAPE_NEEDS_TTY ? "tty " : "");
+           t->flags & ESCAPE_NEEDS_TTY ? "tty " : "",
+           t->flags & ESCAPE_VIA_OUTSIDE ? "outside " : "");
   }
 }
 

@@ -366,6 +366,39 @@ ATTEMPT(a_core)
   return WIFSIGNALED(status) && WCOREDUMP(status) ? 0 : -1;
 }
 
+/* A file in the host's /tmp. A sandbox that has mounts of its own has a /tmp of its own in them; where it
+ * has none, its workspace-write includes the host's, so there is nothing to show. */
+
+PREPARE(p_host_tmp)
+{
+  snprintf(c->text, sizeof c->text, "/tmp/confine-escape-%d", (int)getpid());
+  c->num[0] = c->control;
+  int rc = escape_usual(c);
+  return rc ? rc : escape_put(c->text, "host\n", 0600);
+}
+
+ATTEMPT(a_host_tmp)
+{
+  if (!c->num[0] && !escape_own_mounts(c)) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  return escape_scribble(c->text, 0);
+}
+
+STATE(s_host_tmp)
+{
+  char text[32];
+
+  return escape_get(c->text, text, sizeof text) < 0 ? -1 : text[0];
+}
+
+CLEANUP(c_host_tmp)
+{
+  if (c->text[0] == '/')
+    unlink(c->text);
+}
+
 #define W(id_, attempt_) {.id = id_, .family = "write", .attempt = attempt_}
 #define WW(id_, attempt_) \
   {.id = id_, .family = "write", .flags = ESCAPE_WORKSPACE_ONLY, .attempt = attempt_}
@@ -419,5 +452,12 @@ const struct escape_technique escape_write[] = {
     W("io-uring-symlink", a_uring_symlink),
     W("io-uring-link", a_uring_link),
     {.id = "core-dump", .family = "write", .prepare = p_core, .attempt = a_core},
+    {.id = "host-tmp",
+     .family = "write",
+     .flags = ESCAPE_WORKSPACE_ONLY,
+     .prepare = p_host_tmp,
+     .attempt = a_host_tmp,
+     .state = s_host_tmp,
+     .cleanup = c_host_tmp},
 };
 const size_t escape_write_count = sizeof escape_write / sizeof *escape_write;

@@ -1,10 +1,13 @@
 #include "environment.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PREFIX "confine:"
@@ -12,6 +15,7 @@
 /* Not of the carried form, so never mistaken for one. */
 #define DIRECTORY "confine-directory="
 #define STREAMS "confine-streams="
+#define SIGNALS "confine-signals="
 #define TEXT_SIZE 64
 
 static size_t count(char **environment) {
@@ -19,6 +23,13 @@ static size_t count(char **environment) {
   while (environment[n])
     n++;
   return n;
+}
+
+/* Only of a pipe or a socket can somebody at the other end tell who holds it; of a terminal bwrap must know
+ * the name. */
+static int has_peer(int fd) {
+  struct stat st;
+  return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 /* Closed on exec: not the caller's, but put there by launcher_init in place of a closed one. */
@@ -31,7 +42,9 @@ static char *carry_streams(void) {
   int at[3], nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   char *text = malloc(TEXT_SIZE);
   for (int fd = 0; fd < 3; fd++) {
-    at[fd] = is_closed(fd) ? -1 : fd == STDERR_FILENO ? fd : fcntl(fd, F_DUPFD, 3);
+    at[fd] = is_closed(fd) ? -1 : fd;
+    if (at[fd] == fd && fd != STDERR_FILENO && has_peer(fd))
+      at[fd] = fcntl(fd, F_DUPFD, 3);
     if (at[fd] != fd)
       dup2(nothing, fd);
   }
@@ -54,6 +67,22 @@ static void restore_streams(const char *variable) {
   }
 }
 
+/* What a terminal's keys send is for the command alone: bwrap would end or stop on it. */
+static char *carry_signals(void) {
+  uint64_t keys = 1ull << (SIGINT - 1) | 1ull << (SIGQUIT - 1) | 1ull << (SIGTSTP - 1), mask = 0;
+  char *text = malloc(TEXT_SIZE);
+  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &keys, &mask, sizeof mask);
+  if (text)
+    snprintf(text, TEXT_SIZE, SIGNALS "%llx", (unsigned long long)mask);
+  return text;
+}
+
+static void restore_signals(const char *variable) {
+  unsigned long long mask;
+  if (sscanf(variable, SIGNALS "%llx", &mask) == 1)
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &(uint64_t){mask}, NULL, sizeof(uint64_t));
+}
+
 static char *carry_directory(void) {
   struct stat st;
   char *text = malloc(TEXT_SIZE);
@@ -66,7 +95,7 @@ static char *carry_directory(void) {
 
 char **environment_carry(char **environment) {
   size_t n = count(environment), at = 0;
-  char **carried = calloc(n + 3, sizeof *carried);
+  char **carried = calloc(n + 4, sizeof *carried);
   if (!carried)
     return NULL;
   for (size_t i = 0; i < n; i++) {
@@ -79,8 +108,9 @@ char **environment_carry(char **environment) {
     carried[at++] = copy;
   }
   carried[at] = carry_streams();
-  carried[at + 1] = carry_directory();
-  return carried[at] && carried[at + 1] ? carried : NULL;
+  carried[at + 1] = carry_signals();
+  carried[at + 2] = carry_directory();
+  return carried[at] && carried[at + 1] && carried[at + 2] ? carried : NULL;
 }
 
 char **environment_restore(char **environment) {
@@ -90,6 +120,7 @@ char **environment_restore(char **environment) {
     return NULL;
   for (; *environment; environment++) {
     restore_streams(*environment);
+    restore_signals(*environment);
     if (strncmp(*environment, PREFIX, PREFIX_LENGTH) == 0)
       restored[at++] = *environment + PREFIX_LENGTH;
   }

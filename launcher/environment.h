@@ -6,11 +6,12 @@
  * Returns a copy of the environment in which every name has a prefix that no program looks for, and which
  * also tells the identity of the current directory; NULL when out of memory. Never freed: exec follows.
  * Standard input and output go to descriptors above 2, which bwrap closes in the process that it leaves
- * behind: a peer sees when the command lets go of one, or that it was closed from the start.
+ * behind: a peer sees when the command lets go of one, or that it was closed from the start. The signals
+ * that a terminal's keys send are blocked meanwhile.
  */
 char **environment_carry(char **environment);
 
-/* The reverse: standard streams where they were, and only carried variables, without the prefix. The
+/* The reverse: standard streams and signal mask as they were, and only carried variables, without the prefix. The
  * strings are those of environment. */
 char **environment_restore(char **environment);
 

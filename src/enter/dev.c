@@ -1,5 +1,5 @@
-/* A private /dev with the mode's nodes and nothing else, and the private temp areas: a read-only mount does not stop writes to
- * device nodes, so the host's other nodes must not be there. */
+/* A private /dev with the mode's nodes and nothing else, and the private temp areas: a read-only mount does
+ * not stop writes to device nodes, so the host's other nodes must not be there. */
 #include "enter/plan.h"
 #include "enter/sys.h"
 

@@ -64,24 +64,6 @@ int confine__enter_roots(struct confine__enter_state *state) {
   return 0;
 }
 
-/* A caught signal would run the caller's handler, in memory that may be shared with the caller, as soon
- * as the mask is restored; exec would reset it only later. */
-static void reset_caught_signals(void) {
-  struct {
-    void *handler;
-    unsigned long flags;
-    void *restorer;
-    uint64_t mask;
-  } action, by_default = {0};
-  for (int signal = 1; signal <= 64; signal++) {
-    if (signal == SIGKILL || signal == SIGSTOP)
-      continue;
-    if (sys(__NR_rt_sigaction, signal, 0, &action, 8) == 0 && action.handler != (void *)SIG_DFL &&
-        action.handler != (void *)SIG_IGN)
-      sys(__NR_rt_sigaction, signal, &by_default, 0, 8);
-  }
-}
-
 static int close_descriptors(const struct confine__plan *plan) {
   long r;
   if (plan->keep_fd <= 2)
@@ -134,7 +116,7 @@ int confine__enter_tree(struct confine__enter_state *state) {
 static int confine_self(struct confine__enter_state *state) {
   const struct confine__plan *plan = state->plan;
   int r = 0;
-  if (plan->flags) {
+  if (plan->flags & ~(uint32_t)CONFINE__PLAN_SIGNAL_MASK) {
     long nnp = sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (nnp < 0)
       r = confine__fail(state, CONFINE__STEP_NO_NEW_PRIVS, -1, nnp);
@@ -152,10 +134,8 @@ void confine__enter_command(struct confine__enter_state *state) {
   const struct confine__plan *plan = state->plan;
   if (confine_self(state) != 0 || finish_descriptors(state) != 0)
     return;
-  if (plan->flags & CONFINE__PLAN_NEW_SIGNALS)
-    reset_caught_signals();
-  if (plan->signal_mask)
-    sys(__NR_rt_sigprocmask, SIG_SETMASK, plan->signal_mask, 0, 8);
+  if (plan->flags & CONFINE__PLAN_SIGNAL_MASK)
+    sys(__NR_rt_sigprocmask, SIG_SETMASK, &plan->signal_mask, 0, sizeof plan->signal_mask);
   confine__fail(state, CONFINE__STEP_EXEC, -1, confine__enter_exec(state));
 }
 

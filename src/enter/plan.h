@@ -6,7 +6,6 @@
 #ifndef CONFINE_ENTER_PLAN_H
 #define CONFINE_ENTER_PLAN_H
 
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +19,7 @@ enum confine__plan_flags {
   CONFINE__PLAN_CAPABILITIES = 1u << 3, /* keep at most the working set of capabilities */
   CONFINE__PLAN_GUARD = 1u << 4,        /* the seccomp guard */
   CONFINE__PLAN_WRITABLE = 1u << 5,     /* workspace-write: roots and a temp area; else read-only */
-  CONFINE__PLAN_NEW_SIGNALS = 1u << 6,  /* set every caught signal to its default before exec */
+  CONFINE__PLAN_SIGNAL_MASK = 1u << 6,  /* restore the mask before exec */
   CONFINE__PLAN_EVERY_RIGHT = 1u << 7,  /* Landlock governs reading and executing too */
   CONFINE__PLAN_DEVICES = 1u << 8,      /* Landlock grants the modes' device nodes */
   CONFINE__PLAN_HOST_TMP = 1u << 9,     /* Landlock grants /tmp of the host (workspace-write) */
@@ -52,7 +51,9 @@ struct confine__plan {
   int landlock_abi;         /* as the kernel reports it; 0: none */
   char *const *argv;        /* argv[0] is looked up along PATH of envp, as execvp(3) does */
   char *const *envp;
-  const sigset_t *signal_mask; /* the command's; NULL: leave */
+  /* With SIGNAL_MASK: the command's, a bit for each signal from the first. Without, all stay blocked: the
+   * handlers of a caller that has some would run in memory that is shared until exec resets them. */
+  uint64_t signal_mask;
   int stdio[3];                /* becomes 0, 1, 2; -1: as it is */
   int keep_fd;                 /* a descriptor above 2 that stays open, or -1 */
 };

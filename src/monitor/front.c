@@ -105,6 +105,17 @@ static void on_signal(struct front *front) {
   }
 }
 
+/* A shell tells people by which signal its job stopped. One that is ignored here would stop nothing. */
+static void stop_like(int number) {
+  struct sigaction action;
+  if (sigaction(number, NULL, &action) != 0 || action.sa_handler != SIG_DFL)
+    number = SIGSTOP;
+  uint64_t only = 1ull << (number - 1);
+  kill(getpid(), number);
+  syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &only, NULL, sizeof only);
+  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &only, NULL, sizeof only);
+}
+
 /* Our own parent sees a stopped job only if this process stops too. A caller outside is told instead, since
  * a stopped launcher would not hear its answer. */
 static void on_stopped(struct front *front, const struct confine__message *message) {
@@ -112,7 +123,7 @@ static void on_stopped(struct front *front, const struct confine__message *messa
     report(front, message);
     return;
   }
-  kill(getpid(), SIGSTOP);
+  stop_like(message->value);
   forward(front, SIGCONT);
   if (front->options->inside >= 0)
     send_to(front->channel, CONFINE__MESSAGE_SIGNAL, SIGCONT); /* the runner's own process */
@@ -135,7 +146,6 @@ static void on_started(struct front *front, struct confine__message *message) {
   message->value |= front->options->cwd_hidden;
   front->result->started = 1;
   front->result->cwd_hidden = message->value & 1;
-  release_stdio(front);
 }
 
 static void note_setup(struct confine__front_result *result, const struct confine__message *message) {
@@ -182,6 +192,8 @@ static void take(struct front *front, struct confine__message *message) {
   switch (message->type) {
   case CONFINE__MESSAGE_STARTED:
     on_started(front, message);
+    if (!front->monitor_gone)
+      release_stdio(front);
     break;
   case CONFINE__MESSAGE_SETUP_FAILED:
     note_setup(result, message);
@@ -400,16 +412,13 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
                                      .timeout_ms = options->timeout_ms,
                                      .grace_ms = GRACE_MS,
                                      .terminate_outside = options->inside >= 0};
-  sigset_t mask;
   uint64_t every = ~0ull; /* sigfillset(3) leaves out what the C library keeps for itself */
   void *stack = NULL;
   *result = blank;
   front.monitor = &monitor;
   monitor.announce = options->outside >= 0 || (options->release_stdio && has_peer());
-  sigemptyset(&mask);
-  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &every, &mask, sizeof every);
-  if (!plan->signal_mask)
-    plan->signal_mask = &mask;
+  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &every, &plan->signal_mask, sizeof every);
+  plan->flags |= CONFINE__PLAN_SIGNAL_MASK;
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   save_terminal(&front);
   double start = now_ms();
@@ -431,8 +440,8 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
     close(front.signals);
   if (front.parent >= 0)
     close(front.parent);
-  if (plan->signal_mask == &mask)
-    plan->signal_mask = NULL;
+  if (!result->started)
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &plan->signal_mask, NULL, sizeof plan->signal_mask);
   return r;
 }
 

@@ -50,8 +50,8 @@ struct confine__front_result {
 
 /*
  * Runs the plan to its end. Returns 0 with *result filled, or a negated errno when no monitor could be
- * started (and nothing ran). The plan's signal_mask is set here. Signals stay blocked afterwards: what
- * follows is the record and the exit.
+ * started (and nothing ran). The plan's signal_mask is set here. Once a command has started, signals stay
+ * blocked: what follows is the record and the exit.
  */
 int confine__front_run(struct confine__plan *plan, const struct confine__front_options *options,
                        struct confine__front_result *result);

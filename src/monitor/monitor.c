@@ -239,6 +239,17 @@ static void on_channel(struct watch *watch) {
   }
 }
 
+/* Every process with the filter is past it on its way out: the command's end is all that can come. */
+static void wait_for_command(struct watch *watch) {
+  int status;
+  long pid;
+  do
+    pid = sys(__NR_wait4, -1, &status, __WALL, 0);
+  while (pid > 0 && pid != watch->monitor->command);
+  watch->status = status_of(watch->monitor, status);
+  watch->ended = 1;
+}
+
 static void watch_command(struct watch *watch) {
   struct pollfd fds[3] = {{.fd = watch->signals, .events = POLLIN},
                           {.fd = watch->monitor->channel, .events = POLLIN},
@@ -259,7 +270,7 @@ static void watch_command(struct watch *watch) {
     if (fds[2].revents & POLLIN)
       confine__supervisor_serve(watch->supervisor);
     else if (fds[2].revents)
-      fds[2].fd = -1; /* every process with the filter is gone */
+      wait_for_command(watch);
     if (fds[0].revents) {
       char info[128 * 8];
       sys(__NR_read, watch->signals, info, sizeof info);

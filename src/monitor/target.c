@@ -34,10 +34,9 @@ int confine__copy_string(pid_t tid, uint64_t address, char *out, size_t size) {
 }
 
 static void append(char *out, const char *text) {
-  size_t n = sys_strlen(out), i = 0;
-  do
+  size_t n = sys_strlen(out), length = sys_strlen(text);
+  for (size_t i = 0; i <= length; i++)
     out[n + i] = text[i];
-  while (text[i++]);
 }
 
 /* The text "/proc/TID/leaf". */

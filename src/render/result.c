@@ -60,7 +60,8 @@ int confine_result_json(const confine_result *result, char **ret_json, confine_e
       failure(result), "exitCode", result->exit_code < 0 ? json_null() : json_integer(result->exit_code), "signal",
       name_or_null(confine_result_signal_name(result)), "timedOut", result->timed_out, "denied",
       confine_result_denied(result), "denialEvidence", result->observed ? "observer" : "none", "denials",
-      denials(result), "denialsDropped", (json_int_t)confine_result_denials_dropped(result), "notices", notices(result), "durationMs", result->duration_ms);
+      denials(result), "denialsDropped", (json_int_t)confine_result_denials_dropped(result), "notices",
+      notices(result), "durationMs", result->duration_ms);
   char *line = confine__json_line(record);
   if (!line)
     return confine__error_memory(error);

@@ -68,7 +68,7 @@ static int exec_exit_code(int error) {
 static int set_failure(confine_result *result, const struct confine__front_result *front,
                        const confine_policy *policy) {
   const char *root = front->index >= 0 ? confine_policy_root(policy, (size_t)front->index) : NULL;
-  result->failed_step = confine__step_name(front->step);
+  result->failed_step = front->step == CONFINE__STEP_NONE ? "runner" : confine__step_name(front->step);
   result->failure_evidence = "status-channel";
   int n;
   if (result->custom_failure) {
@@ -80,7 +80,8 @@ static int set_failure(confine_result *result, const struct confine__front_resul
   if (front->step == CONFINE__STEP_MONITOR && !front->error)
     n = asprintf(&result->failure_detail, "the monitor process was killed; the command's tree was ended");
   else if (front->step == CONFINE__STEP_NONE)
-    n = asprintf(&result->failure_detail, "the runner ended before it started the command");
+    n = asprintf(&result->failure_detail, front->started ? "the runner was ended, and with it the command's tree"
+                                                         : "the runner ended before it started the command");
   else if (front->step == CONFINE__STEP_OPEN_ROOT && root)
     n = asprintf(&result->failure_detail, "writable root %s was changed after the policy was made%s%s", root,
                  front->error ? ": " : "", front->error ? strerror(front->error) : "");
@@ -196,8 +197,9 @@ int confine_result_denial(const confine_result *result, size_t index, confine_de
 }
 
 const char *confine_operation_name(confine_operation operation) {
-  static const char *const names[] = {NULL,     "open",    "create", "truncate", "unlink", "rmdir",  "rename", "link", "symlink",
-                                      "mkdir",  "mknod",   "bind",   "chmod",    "chown",  "utimes", "xattr",  "flags"};
+  static const char *const names[] = {NULL,      "open",  "create", "truncate", "unlink", "rmdir",
+                                      "rename",  "link",  "symlink", "mkdir",   "mknod",  "bind",
+                                      "chmod",   "chown", "utimes", "xattr",    "flags"};
   size_t i = (size_t)operation;
   return i < sizeof names / sizeof names[0] ? names[i] : NULL;
 }
