@@ -67,7 +67,7 @@ static const struct {
   uint32_t action;
 } answers[] = {
   {"allow", SECCOMP_RET_ALLOW}, {"notify", SECCOMP_RET_USER_NOTIF}, {"EPERM", ERRNO_OF(EPERM)},
-  {"EACCES", ERRNO_OF(EACCES)}, {"ENOSYS", ERRNO_OF(ENOSYS)},
+  {"EACCES", ERRNO_OF(EACCES)}, {"ENOSYS", ERRNO_OF(ENOSYS)}, {"EOPNOTSUPP", ERRNO_OF(EOPNOTSUPP)},
 };
 
 struct guard_case {
