@@ -10,6 +10,7 @@
 /* Each takes the arguments after the subcommand's name and returns the exit status. */
 int cli_run(int argc, char **argv);
 int cli_wrap(int argc, char **argv);
+int cli_learn(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 
 /* Prints `confine: TEXT` on standard error, in one write, and returns CLI_REFUSED. */

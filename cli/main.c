@@ -12,6 +12,7 @@ static const struct {
 } commands[] = {
     {"run", "run a command confined", cli_run},
     {"wrap", "print what to spawn instead, as JSON", cli_wrap},
+    {"learn", "run a command confined, then say what it wanted to write", cli_learn},
     {"doctor", "what this host can enforce, and why not more", cli_doctor},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
@@ -45,12 +46,9 @@ static int help(void) {
 
 /* A standard stream that is closed stays so for the command, but its number is not for anything else. */
 static void hold_streams(void) {
-  int fd;
-  do
-    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd > STDERR_FILENO)
-    close(fd);
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0)
+      open("/dev/null", O_RDWR | O_CLOEXEC); /* the lowest free number, which is this one */
 }
 
 int main(int argc, char **argv) {
@@ -64,5 +62,5 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < COMMANDS; i++)
     if (strcmp(argv[1], commands[i].name) == 0)
       return commands[i].run(argc - 2, argv + 2);
-  return cli_refuse("unknown command %s; the commands are run, wrap, doctor (see confine --help)", argv[1]);
+  return cli_refuse("unknown command %s; the commands are run, wrap, learn, doctor (see confine --help)", argv[1]);
 }

@@ -96,6 +96,12 @@ static int take_no_observe(struct cli_options *options, const char *value) {
   return 0;
 }
 
+static int take_json(struct cli_options *options, const char *value) {
+  (void)value;
+  options->json = 1;
+  return 0;
+}
+
 static const struct row rows[] = {
     {"--mode", "MODE", "read-only | workspace-write | danger-full-access (default workspace-write)", ALL, take_mode},
     {"--workspace", "DIR", "the writable directory (default: the current directory)", ALL, take_workspace},
@@ -109,6 +115,7 @@ static const struct row rows[] = {
     {"--report", "FILE|fd:N", "write the result record there, confine-results(5)", EXECUTING, take_report},
     {"--keep-background", NULL, "leave background processes of the command running", EXECUTING, take_keep},
     {"--no-observe", NULL, "do not watch for refused writes", EXECUTING, take_no_observe},
+    {"--json", NULL, "tell what it wanted to write as one line of JSON, confine-results(5)", CLI_LEARN, take_json},
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 

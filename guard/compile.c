@@ -291,13 +291,14 @@ int guard_compile(struct guard_program *program, const struct guard_arch *arch, 
    * A filter that looks at an argument ends the kernel's trial of a number at once. For the numbers of
    * the other ABI, hardly ever used, that saves more at each installation than it costs their callers.
    */
-  compat = guard_step(program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args), compat);
+  guard_label stranger = guard_return(program, GUARD_ERRNO(ENOSYS));
+  guard_label other = guard_branch(program, BPF_JEQ, arch->compat.audit_arch, compat, stranger);
+  other = guard_step(program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), other);
+  other = guard_step(program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args), other);
   guard_label native = compile_abi(program, &arch->native, variants);
   if (native == 0)
     return -1;
 
-  guard_label stranger = guard_return(program, GUARD_ERRNO(ENOSYS));
-  guard_label other = guard_branch(program, BPF_JEQ, arch->compat.audit_arch, compat, stranger);
   guard_label first = guard_branch(program, BPF_JEQ, arch->native.audit_arch, native, other);
 
   guard_step(program, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), first);

@@ -67,20 +67,26 @@ static void restore_streams(const char *variable) {
   }
 }
 
-/* What a terminal's keys send is for the command alone: bwrap would end or stop on it. */
+/* What a terminal's keys send is for the command alone: bwrap would end or stop on it. An ignored SIGCHLD
+ * would keep it from seeing its child's end. */
 static char *carry_signals(void) {
   uint64_t keys = 1ull << (SIGINT - 1) | 1ull << (SIGQUIT - 1) | 1ull << (SIGTSTP - 1), mask = 0;
   char *text = malloc(TEXT_SIZE);
+  int ignored = signal(SIGCHLD, SIG_DFL) == SIG_IGN;
   syscall(SYS_rt_sigprocmask, SIG_BLOCK, &keys, &mask, sizeof mask);
   if (text)
-    snprintf(text, TEXT_SIZE, SIGNALS "%llx", (unsigned long long)mask);
+    snprintf(text, TEXT_SIZE, SIGNALS "%llx:%d", (unsigned long long)mask, ignored);
   return text;
 }
 
 static void restore_signals(const char *variable) {
   unsigned long long mask;
-  if (sscanf(variable, SIGNALS "%llx", &mask) == 1)
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &(uint64_t){mask}, NULL, sizeof(uint64_t));
+  int ignored;
+  if (sscanf(variable, SIGNALS "%llx:%d", &mask, &ignored) != 2)
+    return;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &(uint64_t){mask}, NULL, sizeof(uint64_t));
+  if (ignored)
+    signal(SIGCHLD, SIG_IGN);
 }
 
 static char *carry_directory(void) {

@@ -25,12 +25,9 @@ _Noreturn void launcher_die(const struct launcher *launcher, const char *format,
 
 /* A standard stream that is closed stays so for the command, but its number is not for anything else. */
 static void hold_streams(void) {
-  int fd;
-  do
-    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd > STDERR_FILENO)
-    close(fd);
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0)
+      open("/dev/null", O_RDWR | O_CLOEXEC); /* the lowest free number, which is this one */
 }
 
 void launcher_init(struct launcher *launcher, const char *name, char **environment) {
@@ -45,6 +42,7 @@ void launcher_init(struct launcher *launcher, const char *name, char **environme
   for (int i = 0; i < 3; i++)
     launcher->plan.stdio[i] = -1;
   launcher->status_fd = -1;
+  launcher->workspace = -1;
 }
 
 static struct confine__root *next_root(struct launcher *launcher, int writable) {
@@ -93,6 +91,8 @@ static void add_identified_root(struct launcher *launcher, const char *value) {
     launcher_die(launcher, "writable root %s: %s (it was changed after the policy was made)", path,
                  strerror((int)-fd));
   root->fd = (int)fd;
+  if (launcher->workspace < 0)
+    launcher->workspace = (int)(root - launcher->roots);
   if (fstat(root->fd, &st) != 0 || st.st_dev != root->device || st.st_ino != root->inode)
     launcher_die(launcher, "writable root %s is another object now than when the policy was made", path);
 }
@@ -195,8 +195,8 @@ _Noreturn void launcher_run(struct launcher *launcher) {
   struct confine__plan *plan = &launcher->plan;
   char cwd[4096];
   confine__plan_host(plan);
-  if (launcher->cwd_lost && plan->root_count && fchdir(plan->roots[0].fd) != 0)
-    die_of(launcher, CONFINE__STEP_CHDIR, errno, 0);
+  if (launcher->cwd_lost && launcher->workspace >= 0 && fchdir(launcher->roots[launcher->workspace].fd) != 0)
+    die_of(launcher, CONFINE__STEP_CHDIR, errno, launcher->workspace);
   if (plan->flags & CONFINE__PLAN_MOUNTS)
     note_cwd(launcher, cwd, sizeof cwd);
   if (plan->flags & CONFINE__PLAN_METADATA && !(plan->flags & CONFINE__PLAN_GUARD && launcher->monitor))
@@ -215,6 +215,7 @@ _Noreturn void launcher_run(struct launcher *launcher) {
                                            .follow_parent = 1,
                                            .denials = &denials,
                                            .release_stdio = 1,
+                                           .last_act = 1,
                                            .cwd_hidden = launcher->cwd_lost,
                                            .outside = launcher->status_fd,
                                            .stderr_pipe = -1,

@@ -15,7 +15,8 @@ struct launcher {
   struct confine__plan plan;
   struct confine__root roots[CONFINE__ROOTS_MAX];
   struct confine__root readable[CONFINE__ROOTS_MAX];
-  int cwd_lost; /* the caller's directory is hidden: start in the first root */
+  int workspace; /* index of the first --root, or -1 */
+  int cwd_lost;  /* the caller's directory is hidden: start in the workspace */
   int monitor;
   int status_fd; /* channel to the caller, or -1 */
 };

@@ -96,6 +96,11 @@ static int attach_area(const char *path, const char *target) {
   return r == -ENOENT ? 0 : (int)r; /* a host without /tmp has nothing to cover */
 }
 
+/* Landlock keeps new names out of /dev and lets them into /dev/shm; without it two mounts must. */
+static int stays_writable(const struct confine__plan *plan) {
+  return (plan->flags & CONFINE__PLAN_WRITABLE) && (plan->flags & CONFINE__PLAN_LANDLOCK);
+}
+
 static int fill(const struct confine__plan *plan, const int *held, int terminal) {
   long r = sys(__NR_mount, "tmpfs", "/dev", "tmpfs", SYS_MS_NOSUID, "mode=755");
   if (r == 0)
@@ -109,10 +114,12 @@ static int fill(const struct confine__plan *plan, const int *held, int terminal)
             "newinstance,ptmxmode=0666,mode=620");
   if (r == 0)
     r = place("/dev/console", terminal);
-  if (r == 0 && !(plan->flags & CONFINE__PLAN_WRITABLE))
-    r = sys(__NR_mkdirat, AT_FDCWD, "/dev/shm", 0755);
-  if (r == 0 && (plan->flags & CONFINE__PLAN_WRITABLE))
+  if (r == 0 && stays_writable(plan))
+    r = sys(__NR_mkdirat, AT_FDCWD, "/dev/shm", 01777);
+  else if (r == 0 && (plan->flags & CONFINE__PLAN_WRITABLE))
     r = attach_area("/dev/shm", "/dev/shm");
+  else if (r == 0)
+    r = sys(__NR_mkdirat, AT_FDCWD, "/dev/shm", 0755);
   if (r == 0 && (plan->flags & CONFINE__PLAN_WRITABLE))
     r = attach_area("/dev/.tmp", "/tmp");
   return (int)r;
@@ -135,7 +142,7 @@ int confine__enter_private_dev(struct confine__enter_state *state) {
     r = build(state->plan, 1, terminal);
   }
   sys(__NR_umask, umask);
-  if (r == 0) {
+  if (r == 0 && !stays_writable(state->plan)) {
     struct sys_mount_attr attributes = {.attr_set = SYS_MOUNT_ATTR_RDONLY};
     r = (int)sys(__NR_mount_setattr, AT_FDCWD, "/dev", 0, &attributes, sizeof attributes);
   }

@@ -52,14 +52,7 @@ static int join(char *out, const char *dir, size_t dir_length, const char *name)
   return 1;
 }
 
-int confine__enter_exec(struct confine__enter_state *state) {
-  const struct confine__plan *plan = state->plan;
-  const char *name = plan->argv[0];
-  for (const char *c = name; *c; c++)
-    if (*c == '/')
-      return exec_one(plan, name);
-  if (!*name)
-    return -ENOENT;
+static int exec_from_path(const struct confine__plan *plan, const char *name) {
   const char *path = environment_value(plan->envp, "PATH");
   if (!path)
     path = "/usr/local/bin:/bin:/usr/bin"; /* what confstr(_CS_PATH) and the C libraries fall back on */
@@ -80,4 +73,12 @@ int confine__enter_exec(struct confine__enter_state *state) {
       return result;
     path += length + 1;
   }
+}
+
+int confine__enter_exec(struct confine__enter_state *state) {
+  const char *name = state->plan->argv[0];
+  for (const char *c = name; *c; c++)
+    if (*c == '/')
+      return exec_one(state->plan, name);
+  return *name ? exec_from_path(state->plan, name) : -ENOENT;
 }

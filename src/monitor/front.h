@@ -27,6 +27,7 @@ struct confine__front_options {
   int follow_parent; /* end the tree when the parent of this process dies */
   struct confine__denials *denials; /* to be filled where the plan observes, or NULL */
   int release_stdio; /* once the command has started, let go of standard input and output */
+  int last_act;      /* the process ends next: what the kernel frees then is not freed here */
   int cwd_hidden;    /* the launcher has already left a hidden current directory */
   int stderr_pipe;   /* reading end of the command's standard error, to be passed on to ours; or -1 */
   int stderr_writer; /* with it: the writing end, closed here once the command has it */

@@ -29,7 +29,6 @@ struct confine__denials;
 
 struct confine__supervisor {
   uint32_t flags; /* of the plan */
-  struct confine__root roots[CONFINE__ROOTS_MAX + 1]; /* where metadata may change; names below */
   size_t root_count;
   int listener;
   int root;          /* the command's root directory, O_PATH; -1 until the first call */
@@ -48,8 +47,10 @@ struct confine__supervisor {
   int streak, synchronous;
   uint64_t capabilities; /* the supervisor's own effective set, to return to */
   uint32_t uid, gid;
-  uint32_t groups[CONFINE__GROUPS_MAX];
   int group_count;
+  /* What every run touches lies before this, on one page. */
+  struct confine__root roots[CONFINE__ROOTS_MAX + 1]; /* where metadata may change; names below */
+  uint32_t groups[CONFINE__GROUPS_MAX];
   char path[CONFINE__TEXT_MAX]; /* of the call at hand */
   char name[CONFINE__TEXT_MAX];
   char rest[2 * CONFINE__TEXT_MAX]; /* what is left of a path being walked */

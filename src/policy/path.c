@@ -32,6 +32,14 @@ static int canonical_name(int fd, char *out, size_t size) {
   return out[0] == '/' ? 0 : -ENOENT;
 }
 
+/* The current directory's name without the detour through proc(5). It is "(unreachable)..." where there is
+ * none (getcwd(2)), which the C library may or may not turn into an error. */
+static int current_name(char *out, size_t size) {
+  if (!getcwd(out, size))
+    return -errno;
+  return out[0] == '/' ? 0 : -ENOENT;
+}
+
 /* The name of a deleted object, or of one outside this root, leads elsewhere or nowhere. */
 static int verify_name(const char *name, const struct stat *held) {
   struct stat named;
@@ -50,7 +58,9 @@ int confine__path_hold(const char *path, const char *what, struct confine__held_
   int fd = open(path ? path : ".", O_PATH | O_CLOEXEC);
   if (fd < 0)
     return confine__error_errno(error, CONFINE_EPATH, errno, "%s %s", what, shown);
-  int r = fstat(fd, &st) == 0 ? canonical_name(fd, name, sizeof name) : -errno;
+  int r = fstat(fd, &st) == 0 ? 0 : -errno;
+  if (r == 0)
+    r = path ? canonical_name(fd, name, sizeof name) : current_name(name, sizeof name);
   if (r == 0)
     r = verify_name(name, &st);
   if (r < 0) {

@@ -122,8 +122,8 @@ static int is_trusted(const char *place, const char *canonical, char *reason, si
 }
 
 static int find_bwrap(struct confine__snapshot *snapshot) {
-  char *reason = snapshot->bwrap_missing;
-  size_t size = sizeof snapshot->bwrap_missing;
+  char *reason = snapshot->missing->bwrap;
+  size_t size = sizeof snapshot->missing->bwrap;
   for (size_t i = 0; i < sizeof bwrap_places / sizeof bwrap_places[0]; i++) {
     int r = find_program(bwrap_places[i], &snapshot->bwrap);
     if (r == -ENOMEM)
@@ -164,6 +164,7 @@ static void free_snapshot(struct confine__snapshot *snapshot) {
   for (size_t i = 0; i < snapshot->custom_count; i++)
     confine__guarded_release(&snapshot->custom[i]);
   free(snapshot->custom);
+  free(snapshot->missing);
   free(snapshot);
 }
 
@@ -180,13 +181,16 @@ static void note_place(const char *given, const char *own, char *out, size_t siz
 static int find_programs(const confine_provider *provider, struct confine__snapshot *snapshot) {
   char directory[PATH_MAX], *own = NULL;
   const char *given = provider->launcher_directory;
+  snapshot->missing = calloc(1, sizeof *snapshot->missing);
+  if (!snapshot->missing)
+    return -ENOMEM;
   int r = given ? 0 : own_directory(directory, sizeof directory);
   /* Want of memory or descriptors says nothing about the host. */
   if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
     return r;
   if (!given && r == 0)
     own = directory;
-  note_place(given, own, snapshot->launchers_missing, sizeof snapshot->launchers_missing);
+  note_place(given, own, snapshot->missing->launchers, sizeof snapshot->missing->launchers);
   r = find_launcher(provider, own, "landlock-run", &snapshot->landlock_run);
   if (r == 0)
     r = find_launcher(provider, own, "namespace-run", &snapshot->namespace_run);
@@ -225,7 +229,7 @@ static int same_program(const struct confine__guarded *a, const struct confine__
 static int same_snapshot(const struct confine__snapshot *a, const struct confine__snapshot *b) {
   if (a->has_programs != b->has_programs || a->host.landlock_abi != b->host.landlock_abi ||
       a->host.supervisor != b->host.supervisor || a->host.mounts_without_userns != b->host.mounts_without_userns ||
-      a->custom_count != b->custom_count || strcmp(a->bwrap_missing, b->bwrap_missing) != 0)
+      a->custom_count != b->custom_count || (a->missing && strcmp(a->missing->bwrap, b->missing->bwrap) != 0))
     return 0;
   for (size_t i = 0; i < a->custom_count; i++)
     if (!same_program(&a->custom[i], &b->custom[i]))
@@ -298,7 +302,7 @@ int confine__runner_missing(const struct confine__snapshot *snapshot, confine_ru
   if (!confine__runner_find(runner)) {
     snprintf(verdict->reason, sizeof verdict->reason, "%s is not a runner of this system", confine_runner_name(runner));
   } else if (runner == CONFINE_RUNNER_BWRAP && !host->bwrap) {
-    snprintf(verdict->reason, sizeof verdict->reason, "%s", snapshot->bwrap_missing);
+    snprintf(verdict->reason, sizeof verdict->reason, "%s", snapshot->missing->bwrap);
     snprintf(verdict->repair, sizeof verdict->repair, "install bubblewrap");
   } else if (runner == CONFINE_RUNNER_NAMESPACE && !host->namespace_run) {
     launcher = "namespace-run";
@@ -307,7 +311,7 @@ int confine__runner_missing(const struct confine__snapshot *snapshot, confine_ru
   }
   if (launcher) {
     snprintf(verdict->reason, sizeof verdict->reason, "there is no %s %.960s", launcher,
-             snapshot->launchers_missing);
+             snapshot->missing->launchers);
     snprintf(verdict->repair, sizeof verdict->repair, "install confine's launchers there");
   }
   return verdict->reason[0] != '\0';

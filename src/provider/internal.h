@@ -13,6 +13,12 @@
 #define CONFINE__RUNNERS 7 /* one more than the greatest enum confine_runner */
 #define CONFINE__REASON_MAX 1024
 
+/* Why there is no such program; empty where there is one. */
+struct confine__missing {
+  char launchers[CONFINE__REASON_MAX]; /* where was looked */
+  char bwrap[CONFINE__REASON_MAX];     /* why bwrap.path is NULL */
+};
+
 /* What was found on the host at one time. Never changed once published; other threads may be reading it,
  * so it lives as long as the provider. */
 struct confine__snapshot {
@@ -21,8 +27,7 @@ struct confine__snapshot {
   struct confine__guarded landlock_run, namespace_run, bwrap; /* path NULL: not to be had */
   struct confine__guarded *custom; /* the absolute words of runner_command */
   size_t custom_count;
-  char launchers_missing[CONFINE__REASON_MAX]; /* where was looked */
-  char bwrap_missing[CONFINE__REASON_MAX];     /* why bwrap.path is NULL */
+  struct confine__missing *missing; /* with has_programs */
   struct confine__snapshot *older;
 };
 
@@ -41,8 +46,11 @@ struct confine_provider {
   _Atomic int selected;                         /* enum confine_runner; NONE: not yet */
   pthread_mutex_t look; /* held while a snapshot is made; taken after lock */
   pthread_mutex_t lock; /* held while probing; guards the verdicts */
-  struct confine__verdict verdicts[CONFINE__RUNNERS];
+  struct confine__verdict *verdicts; /* CONFINE__RUNNERS of them; NULL until one is asked for */
 };
+
+/* provider.c: the verdicts, with the lock held; NULL when there is no memory for them. */
+struct confine__verdict *confine__verdicts(confine_provider *provider);
 
 /* settings.c: copies and checks; CONFINE_ECONFIG with seam's texts. */
 int confine__settings_copy(confine_provider *provider, const confine_settings *settings, confine_error *error);

@@ -35,6 +35,7 @@ void confine_provider_free(confine_provider *provider) {
   confine__argv_release(&provider->runner_command);
   confine__argv_release(&provider->signatures);
   free(provider->launcher_directory);
+  free(provider->verdicts);
   pthread_mutex_destroy(&provider->lock);
   pthread_mutex_destroy(&provider->look);
   free(provider);
@@ -42,7 +43,8 @@ void confine_provider_free(confine_provider *provider) {
 
 void confine_provider_probe_again(confine_provider *provider) {
   pthread_mutex_lock(&provider->lock);
-  memset(provider->verdicts, 0, sizeof provider->verdicts);
+  free(provider->verdicts);
+  provider->verdicts = NULL;
   atomic_store(&provider->selected, CONFINE_RUNNER_NONE);
   confine__snapshot_take(provider, 1, NULL); /* without memory, what is known stays */
   pthread_mutex_unlock(&provider->lock);
@@ -57,10 +59,18 @@ const confine_runner *confine__provider_chain(const confine_provider *provider, 
   return provider->chain;
 }
 
+struct confine__verdict *confine__verdicts(confine_provider *provider) {
+  if (!provider->verdicts)
+    provider->verdicts = calloc(CONFINE__RUNNERS, sizeof *provider->verdicts);
+  return provider->verdicts;
+}
+
 /* With the lock held. 0 with the verdict known, or an error, which is not remembered. */
 static int probe_locked(confine_provider *provider, confine_runner runner, const struct confine__verdict **ret_verdict,
                         confine_error *error) {
-  struct confine__verdict *verdict = &provider->verdicts[runner];
+  struct confine__verdict *verdicts = confine__verdicts(provider), *verdict = verdicts + runner;
+  if (!verdicts)
+    return confine__error_memory(error);
   if (!verdict->known) {
     struct confine__probe probe;
     int r = confine__probe_begin(provider, runner, &probe, error);

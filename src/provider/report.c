@@ -41,7 +41,8 @@ static int probe_all(confine_provider *provider, confine_host_report *report, co
   const char *const version_argv[] = {snapshot->host.bwrap, "--version", NULL};
   struct confine__capture *version = NULL;
   struct entry *bwrap = NULL;
-  int r = 0;
+  struct confine__verdict *verdicts = confine__verdicts(provider);
+  int r = verdicts ? 0 : confine__error_memory(error);
   size_t begun = 0;
   for (; r == 0 && begun < report->count; begun++) {
     struct entry *entry = &report->entries[begun];
@@ -56,7 +57,7 @@ static int probe_all(confine_provider *provider, confine_host_report *report, co
     confine__probe_end(provider, &probes[i]);
     report->entries[i].verdict = probes[i].verdict;
     if (r == 0)
-      provider->verdicts[report->entries[i].runner] = probes[i].verdict;
+      verdicts[report->entries[i].runner] = probes[i].verdict;
   }
   if (bwrap)
     note_version(version, bwrap);

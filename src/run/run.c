@@ -52,6 +52,7 @@ static int start(struct call *call, struct confine__plan *plan, int inside, cons
   struct confine__front_options options = {.timeout_ms = (int64_t)(call->options->timeout_seconds * 1000),
                                            .keep_background = call->options->keep_background,
                                            .release_stdio = call->options->release_stdio,
+                                           .last_act = call->options->release_stdio,
                                            .denials = call->result->denials,
                                            .stderr_pipe = stream ? stream->from : -1,
                                            .stderr_tail = stream ? stream->tail : NULL,
@@ -257,20 +258,26 @@ static int try_runner(struct call *call, confine_runner id, int sole, confine_er
   return !is_unusable(&call->front) || sole ? 1 : 0;
 }
 
-static int try_chain(struct call *call, confine_error *error) {
-  size_t count = 1;
-  const confine_runner *chain = &call->options->runner;
-  int r = 0;
+/* Another runner may be able to do what this one cannot; a wrong call stays wrong. */
+static int is_final(int tried) {
+  return tried > 0 ||
+         (tried < 0 && tried != CONFINE_EPARTIAL && tried != CONFINE_EUNSUPPORTED && tried != CONFINE_EUNAVAILABLE);
+}
+
+/* After the first candidate, which ended with r and told. */
+static int try_others(struct call *call, const confine_runner *chain, size_t count, int r, const confine_error *told,
+                      confine_error *error) {
   confine_error first = CONFINE_ERROR_INIT, ignored = CONFINE_ERROR_INIT;
-  if (call->options->runner == CONFINE_RUNNER_NONE)
-    chain = confine__provider_chain(call->provider, &count);
-  for (size_t i = 0; i < count; i++) {
+  if (r < 0 && told)
+    first = *told;
+  if (r < 0)
+    first.code = r;
+  for (size_t i = 1; i < count; i++) {
     confine_error *slot = first.code ? &ignored : &first;
     int tried = try_runner(call, chain[i], i + 1 == count, slot);
     if (tried > 0)
       return 0;
-    /* Another runner may be able to do what this one cannot; a wrong call stays wrong. */
-    if (tried < 0 && tried != CONFINE_EPARTIAL && tried != CONFINE_EUNSUPPORTED && tried != CONFINE_EUNAVAILABLE) {
+    if (is_final(tried)) {
       if (error)
         *error = *slot;
       return tried;
@@ -285,6 +292,21 @@ static int try_chain(struct call *call, confine_error *error) {
     return r;
   }
   return confine__unavailable(error, call->policy->mode, NULL);
+}
+
+/* Room for errors takes pages of the stack, which the usual call has no need to touch. */
+static int try_chain(struct call *call, confine_error *error) {
+  size_t count = 1;
+  const confine_runner *chain = &call->options->runner;
+  if (call->options->runner == CONFINE_RUNNER_NONE)
+    chain = confine__provider_chain(call->provider, &count);
+  int tried = try_runner(call, chain[0], count == 1, error);
+  if (is_final(tried))
+    return tried < 0 ? tried : 0;
+  int r = try_others(call, chain, count, tried, error, error);
+  if (r == 0 && error)
+    error->code = error->text[0] = 0;
+  return r;
 }
 
 static int notice_home(struct call *call) {

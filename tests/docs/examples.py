@@ -7,7 +7,7 @@ it is a block between lines of three backquotes. The kinds:
                  both streams, where `...` stands for anything
     python, c    a whole program that must exit 0; c is compiled with pkg-config's flags for confine
     yaml         a configuration file that must be accepted
-    record, wrap, doctor    a sample of the JSON, whose keys must be those of real output
+    record, wrap, learn, doctor    a sample of the JSON, whose keys must be those of real output
 """
 import os
 import re

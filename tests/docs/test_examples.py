@@ -12,6 +12,7 @@ FOUND = list(examples.find())
 REAL = {
     "record": ["confine", "run", "--report", "/dev/stdout", "--", "true"],
     "wrap": ["confine", "wrap", "--", "true"],
+    "learn": ["confine", "learn", "--json", "--", "true"],
     "doctor": ["confine", "doctor", "--json"],
 }
 

@@ -220,7 +220,8 @@ class Box:
         assert done.returncode == 0, err
         return json.loads(out)
 
-    def spawn(self, words, cwd=None, environment=None, privileged=None, last=None, pass_fds=(), **streams):
+    def spawn(self, words, cwd=None, environment=None, privileged=None, last=None, pass_fds=(),
+              close_fds=True, **streams):
         """Starts words as who; privileged() runs in the child before it gives up root, last() after."""
         if privileged and os.getuid() != 0:
             pytest.skip("only root can prepare this")
@@ -236,7 +237,7 @@ class Box:
         streams.setdefault("stdout", subprocess.PIPE)
         streams.setdefault("stderr", subprocess.PIPE)
         process = subprocess.Popen(words, cwd=cwd or self.ws, env=self.environment(environment), preexec_fn=prepare,
-                                   pass_fds=pass_fds, **streams)
+                                   pass_fds=pass_fds, close_fds=close_fds, **streams)
         self.started.append(process)
         return process
 

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +103,12 @@ def root():
     if os.getuid() != 0:
         pytest.skip("the tests do not run as root")
     return Who("root", 0, 0)
+
+
+@pytest.fixture
+def tmp_places(who):
+    """A folder of who's in the host's /tmp."""
+    folder = Path(tempfile.mkdtemp(prefix="confine-test.", dir="/tmp"))
+    who.own(folder)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,65 @@
+/*
+ * The least a program must do to run a command in a private mount tree that is read-only but for one
+ * directory: what confine adds is measured against it.
+ *
+ *     bench-bare DIRECTORY COMMAND [ARG]...
+ *
+ * unshare(2), open_tree(2) of the directory, mount_setattr(2) of everything, move_mount(2), exec. As an
+ * ordinary user with a user namespace that maps the caller to itself. Exit status 125 with a message on
+ * failure.
+ */
+#include "enter/sys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void check(const char *what, long result) {
+  if (result >= 0)
+    return;
+  fprintf(stderr, "bench-bare: %s: %s\n", what, strerror((int)-result));
+  exit(125);
+}
+
+static void write_text(const char *path, const char *text) {
+  long fd = sys_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+  check(path, fd);
+  check(path, sys(__NR_write, fd, text, strlen(text)));
+  sys_close((int)fd);
+}
+
+static void write_map(const char *path, long id) {
+  char text[64];
+  snprintf(text, sizeof text, "%ld %ld 1", id, id);
+  write_text(path, text);
+}
+
+int main(int argc, char **argv) {
+  struct sys_mount_attr private = {.propagation = SYS_MS_PRIVATE};
+  struct sys_mount_attr read_only = {.attr_set = SYS_MOUNT_ATTR_RDONLY, .propagation = SYS_MS_PRIVATE};
+  long uid = sys(__NR_geteuid), gid = sys(__NR_getegid);
+  if (argc < 3) {
+    fprintf(stderr, "usage: bench-bare DIRECTORY COMMAND [ARG]...\n");
+    return 125;
+  }
+  check(argv[1], sys(__NR_chdir, argv[1]));
+  check("unshare", sys(__NR_unshare, SYS_CLONE_NEWNS | (uid ? SYS_CLONE_NEWUSER : 0)));
+  if (uid) {
+    write_text("/proc/self/setgroups", "deny");
+    write_map("/proc/self/uid_map", uid);
+    write_map("/proc/self/gid_map", gid);
+  }
+  long tree = sys(__NR_open_tree, AT_FDCWD, ".",
+                  SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | SYS_AT_RECURSIVE);
+  check("open_tree", tree);
+  check("mount_setattr", sys(__NR_mount_setattr, tree, "", SYS_AT_EMPTY_PATH | SYS_AT_RECURSIVE, &private,
+                             sizeof private));
+  check("mount_setattr", sys(__NR_mount_setattr, AT_FDCWD, "/", SYS_AT_RECURSIVE, &read_only, sizeof read_only));
+  check("move_mount", sys(__NR_move_mount, tree, "", AT_FDCWD, ".", SYS_MOVE_MOUNT_F_EMPTY_PATH));
+  check("fchdir", sys(__NR_fchdir, tree));
+  check(argv[2], sys(__NR_execve, argv[2], argv + 2, environ));
+  return 125;
+}

@@ -1,0 +1,101 @@
+#include "quote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { PLAIN, SPECIAL, CONTROL, NOT_UTF8 };
+
+int quote_is_text(const char *text) {
+  json_t *string = json_string(text); /* refuses what is not UTF-8 */
+  json_decref(string);
+  return string != NULL;
+}
+
+static int is_plain(unsigned char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("/._-+@%:,", c);
+}
+
+static enum kind kind_of(const char *text) {
+  enum kind kind = *text ? PLAIN : SPECIAL;
+  if (!quote_is_text(text))
+    return NOT_UTF8;
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    /* 0xc2 begins U+0080 to U+009F, which some terminals obey, and harmless ones. */
+    if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0))
+      return CONTROL;
+    if (!is_plain(*c))
+      kind = SPECIAL;
+  }
+  return kind;
+}
+
+void quote_shell(FILE *out, const char *text) {
+  enum kind kind = kind_of(text);
+  if (kind == PLAIN) {
+    fputs(text, out);
+    return;
+  }
+  fputs(kind == SPECIAL ? "'" : "$'", out);
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (kind == SPECIAL && *c == '\'')
+      fputs("'\\''", out);
+    else if (kind == SPECIAL)
+      fputc(*c, out);
+    else if (*c == '\'' || *c == '\\')
+      fprintf(out, "\\%c", *c);
+    else if (*c < ' ' || *c >= 0x7f)
+      fprintf(out, "\\%03o", *c);
+    else
+      fputc(*c, out);
+  }
+  fputc('\'', out);
+}
+
+void quote_yaml(FILE *out, const char *text) {
+  enum kind kind = kind_of(text);
+  if (kind == PLAIN && !strchr(text, ':')) {
+    fputs(text, out);
+    return;
+  }
+  fputc('"', out);
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (*c == '"' || *c == '\\')
+      fprintf(out, "\\%c", *c);
+    else if (*c < ' ' || *c == 0x7f)
+      fprintf(out, "\\x%02x", *c);
+    else if (*c == 0xc2 && c[1] < 0xa0)
+      fprintf(out, "\\x%02x", *++c);
+    else
+      fputc(*c, out);
+  }
+  fputc('"', out);
+}
+
+/* RFC 4648. */
+static char *base64(const char *text) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  size_t length = strlen(text);
+  char *out = malloc((length + 2) / 3 * 4 + 1), *at = out;
+  for (size_t i = 0; out && i < length; i += 3) {
+    unsigned char c[3] = {(unsigned char)text[i]};
+    for (size_t j = 1; j < 3 && i + j < length; j++)
+      c[j] = (unsigned char)text[i + j];
+    *at++ = digits[c[0] >> 2];
+    *at++ = digits[(c[0] & 3) << 4 | c[1] >> 4];
+    *at++ = i + 1 < length ? digits[(c[1] & 15) << 2 | c[2] >> 6] : '=';
+    *at++ = i + 2 < length ? digits[c[2] & 63] : '=';
+  }
+  if (out)
+    *at = '\0';
+  return out;
+}
+
+json_t *quote_json(const char *text) {
+  json_t *string = json_string(text);
+  if (string)
+    return string;
+  char *encoded = base64(text);
+  json_t *object = encoded ? json_pack("{s:s}", "bytes", encoded) : NULL;
+  free(encoded);
+  return object;
+}
