@@ -51,7 +51,8 @@ static int is_given_by_mode(const char *root, const confine_policy *policy, cons
   return strcmp(root, "/tmp") == 0 || strcmp(root, "/dev/shm") == 0;
 }
 
-/* Asks the library whether a call with this root would be accepted. */
+/* Asks the library whether a call with this root would be accepted. What /proc said of a process is gone with
+ * it; that is not why. */
 static int try_root(const struct cli_options *options, confine_provider *provider, const confine_policy *policy,
                     const char *root, confine_error *error) {
   confine_policy *wider = NULL;
@@ -60,7 +61,7 @@ static int try_root(const struct cli_options *options, confine_provider *provide
   if (r == 0)
     r = confine_policy_set_workspace(wider, confine_policy_workspace(policy), error);
   if (r == 0)
-    r = confine_policy_add_writable(wider, root, error);
+    r = confine_policy_add_writable(wider, lies_in(root, "/proc") ? "/proc" : root, error);
   if (r == 0 && options->config)
     r = confine_policy_protect(wider, options->config, error);
   if (r == 0)

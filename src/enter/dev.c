@@ -6,20 +6,20 @@
 #include <sys/sysmacros.h>
 
 static const struct node {
-  const char *path;
+  const char *name;
   unsigned major, minor; /* Documentation/admin-guide/devices.txt */
 } nodes[] = {
-    {"/dev/null", 1, 3},   {"/dev/zero", 1, 5},    {"/dev/full", 1, 7},
-    {"/dev/random", 1, 8}, {"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0},
+    {"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
+    {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 };
 #define NODES (sizeof nodes / sizeof nodes[0])
 
 static const struct {
-  const char *path, *target;
+  const char *name, *target;
 } links[] = {
-    {"/dev/fd", "/proc/self/fd"},       {"/dev/stdin", "/proc/self/fd/0"},
-    {"/dev/stdout", "/proc/self/fd/1"}, {"/dev/stderr", "/proc/self/fd/2"},
-    {"/dev/ptmx", "pts/ptmx"},
+    {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
+    {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+    {"ptmx", "pts/ptmx"},
 };
 
 /* A bound node is the host's own: read-only, so that its mode and owner stay; writing to the device is
@@ -33,13 +33,23 @@ static long hold(const char *path) {
   return r < 0 ? r : fd;
 }
 
-static int place(const char *path, int held) {
+static int place(int dev, const char *name, int held) {
   if (held < 0)
     return 0;
-  long r = sys(__NR_mknodat, AT_FDCWD, path, S_IFREG | 0666, 0);
+  long r = sys(__NR_mknodat, dev, name, S_IFREG | 0666, 0);
   if (r == 0)
-    r = sys(__NR_move_mount, held, "", AT_FDCWD, path, SYS_MOVE_MOUNT_F_EMPTY_PATH);
+    r = sys(__NR_move_mount, held, "", dev, name, SYS_MOVE_MOUNT_F_EMPTY_PATH);
   return (int)r;
+}
+
+static long hold_below(const char *directory, const char *name) {
+  char path[40];
+  size_t n = sys_strlen(directory), m = sys_strlen(name);
+  for (size_t i = 0; i < n; i++)
+    path[i] = directory[i];
+  for (size_t i = 0; i <= m; i++)
+    path[n + i] = name[i];
+  return hold(path);
 }
 
 /* The terminal the command was given keeps a name, so that ttyname(3) finds one: /dev/console, where
@@ -50,10 +60,10 @@ static int hold_terminal(void) {
     if (sys(__NR_fstat, fd, &st) != 0 || !S_ISCHR(st.st_mode) || major(st.st_rdev) < 136 ||
         major(st.st_rdev) > 143) /* Unix98 terminals */
       continue;
-    char path[40] = "/dev/pts/";
-    sys_decimal(minor(st.st_rdev), path + 9);
+    char number[24];
+    sys_decimal(minor(st.st_rdev), number);
     struct stat named;
-    long r = hold(path);
+    long r = hold_below("/dev/pts/", number);
     if (r < 0)
       return -1; /* of another instance: there is no name to keep */
     if (sys(__NR_fstat, r, &named) == 0 && named.st_rdev == st.st_rdev && named.st_ino == st.st_ino &&
@@ -67,18 +77,18 @@ static int hold_terminal(void) {
  * Nodes of its own where mknod(2) may make them, which takes CAP_MKNOD in the initial user namespace; else
  * the host's, bound. Held before the new /dev covers them.
  */
-static int make_nodes(const int *held) {
+static int make_nodes(int dev, const int *held) {
   long r = 0;
   for (size_t i = 0; r == 0 && i < NODES; i++)
-    r = held[i] < 0 ? sys(__NR_mknodat, AT_FDCWD, nodes[i].path, S_IFCHR | 0666,
-                          makedev(nodes[i].major, nodes[i].minor))
-                    : place(nodes[i].path, held[i]);
+    r = held[i] < 0
+            ? sys(__NR_mknodat, dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor))
+            : place(dev, nodes[i].name, held[i]);
   return (int)r;
 }
 
 static int hold_nodes(int bound, int *held) {
   for (size_t i = 0; i < NODES; i++) {
-    long fd = bound ? hold(nodes[i].path) : -1;
+    long fd = bound ? hold_below("/dev/", nodes[i].name) : -1;
     if (bound && fd < 0)
       return (int)fd;
     held[i] = (int)fd;
@@ -87,10 +97,10 @@ static int hold_nodes(int bound, int *held) {
 }
 
 /* One file system serves for /dev, /dev/shm and /tmp: a superblock costs more than a mount. */
-static int attach_area(const char *path, const char *target) {
-  long r = sys(__NR_mkdirat, AT_FDCWD, path, 01777);
+static int attach_area(int dev, const char *name, const char *target) {
+  long r = sys(__NR_mkdirat, dev, name, 01777);
   if (r == 0)
-    r = sys(__NR_open_tree, AT_FDCWD, path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
+    r = sys(__NR_open_tree, dev, name, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
   if (r >= 0)
     r = sys(__NR_move_mount, r, "", AT_FDCWD, target, SYS_MOVE_MOUNT_F_EMPTY_PATH);
   return r == -ENOENT ? 0 : (int)r; /* a host without /tmp has nothing to cover */
@@ -101,34 +111,39 @@ static int stays_writable(const struct confine__plan *plan) {
   return (plan->flags & CONFINE__PLAN_WRITABLE) && (plan->flags & CONFINE__PLAN_LANDLOCK);
 }
 
-static int fill(const struct confine__plan *plan, const int *held, int terminal) {
-  long r = sys(__NR_mount, "tmpfs", "/dev", "tmpfs", SYS_MS_NOSUID, "mode=755");
-  if (r == 0)
-    r = make_nodes(held);
+static int fill(const struct confine__plan *plan, int dev, const int *held, int terminal) {
+  long r = make_nodes(dev, held);
   for (size_t i = 0; r == 0 && i < sizeof links / sizeof links[0]; i++)
-    r = sys(__NR_symlinkat, links[i].target, AT_FDCWD, links[i].path);
+    r = sys(__NR_symlinkat, links[i].target, dev, links[i].name);
   if (r == 0)
-    r = sys(__NR_mkdirat, AT_FDCWD, "/dev/pts", 0755);
+    r = sys(__NR_mkdirat, dev, "pts", 0755);
   if (r == 0)
     r = sys(__NR_mount, "devpts", "/dev/pts", "devpts", SYS_MS_NOSUID | SYS_MS_NOEXEC,
             "newinstance,ptmxmode=0666,mode=620");
   if (r == 0)
-    r = place("/dev/console", terminal);
+    r = place(dev, "console", terminal);
   if (r == 0 && stays_writable(plan))
-    r = sys(__NR_mkdirat, AT_FDCWD, "/dev/shm", 01777);
+    r = sys(__NR_mkdirat, dev, "shm", 01777);
   else if (r == 0 && (plan->flags & CONFINE__PLAN_WRITABLE))
-    r = attach_area("/dev/shm", "/dev/shm");
+    r = attach_area(dev, "shm", "/dev/shm");
   else if (r == 0)
-    r = sys(__NR_mkdirat, AT_FDCWD, "/dev/shm", 0755);
+    r = sys(__NR_mkdirat, dev, "shm", 0755);
   if (r == 0 && (plan->flags & CONFINE__PLAN_WRITABLE))
-    r = attach_area("/dev/.tmp", "/tmp");
+    r = attach_area(dev, ".tmp", "/tmp");
   return (int)r;
 }
 
 static int build(const struct confine__plan *plan, int bound, int terminal) {
   int held[NODES];
-  int r = hold_nodes(bound, held);
-  return r == 0 ? fill(plan, held, terminal) : r;
+  long r = hold_nodes(bound, held);
+  if (r == 0)
+    r = sys(__NR_mount, "tmpfs", "/dev", "tmpfs", SYS_MS_NOSUID, "mode=755");
+  long dev = r == 0 ? sys_openat(AT_FDCWD, "/dev", O_PATH | O_CLOEXEC, 0) : r;
+  if (dev < 0)
+    return (int)dev;
+  r = fill(plan, (int)dev, held, terminal);
+  sys_close((int)dev);
+  return (int)r;
 }
 
 int confine__enter_private_dev(struct confine__enter_state *state) {

@@ -4,6 +4,9 @@
 
 #include <linux/capability.h>
 
+/* Parts of an identity that are in force. */
+enum { CAPABILITIES = 1, IDS = 2 };
+
 struct identity {
   uint32_t fsuid, fsgid;
   uint64_t effective;
@@ -103,6 +106,24 @@ static int set_effective(uint64_t effective) {
   return r < 0 ? (int)r : (int)sys(__NR_capset, &header, data);
 }
 
+/* The file system ids and groups are the supervisor's own, as they are until a command gives some up. */
+static int has_own_ids(const struct confine__supervisor *supervisor, const struct identity *identity) {
+  if (identity->fsuid != supervisor->uid || identity->fsgid != supervisor->gid ||
+      identity->group_count != supervisor->group_count)
+    return 0;
+  for (int i = 0; i < identity->group_count; i++)
+    if (identity->groups[i] != supervisor->groups[i])
+      return 0;
+  return 1;
+}
+
+static int set_ids(uint32_t fsuid, uint32_t fsgid, int count, const uint32_t *groups) {
+  int r = (int)sys(__NR_setgroups, count, groups);
+  if (r == 0)
+    r = set_fsid(__NR_setfsgid, fsgid);
+  return r == 0 ? set_fsid(__NR_setfsuid, fsuid) : r;
+}
+
 int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
   struct identity identity;
   if (!supervisor->privileged) {
@@ -111,18 +132,16 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
     return 0;
   }
   int r = read_identity(supervisor, tid, &identity);
-  if (r == 0)
-    r = (int)sys(__NR_setgroups, identity.group_count, identity.groups);
-  if (r == 0)
-    r = set_fsid(__NR_setfsgid, identity.fsgid);
-  if (r == 0)
-    r = set_fsid(__NR_setfsuid, identity.fsuid);
+  supervisor->taken = CAPABILITIES;
+  if (r == 0 && !has_own_ids(supervisor, &identity)) {
+    supervisor->taken |= IDS;
+    r = set_ids(identity.fsuid, identity.fsgid, identity.group_count, identity.groups);
+  }
   /* Capabilities in a user namespace of the command's own count for nothing outside it. */
   if (r == 0)
     r = set_effective(supervisor->flags & CONFINE__PLAN_USERNS ? 0 : identity.effective);
   supervisor->caller.fsuid = identity.fsuid;
   supervisor->caller.effective = identity.effective;
-  supervisor->taken = 1;
   if (r < 0)
     confine__identity_return(supervisor);
   return r < 0 ? -EPERM : 0;
@@ -131,11 +150,10 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
 void confine__identity_return(struct confine__supervisor *supervisor) {
   if (!supervisor->taken)
     return;
-  supervisor->taken = 0;
   set_effective(supervisor->capabilities);
-  set_fsid(__NR_setfsuid, supervisor->uid);
-  set_fsid(__NR_setfsgid, supervisor->gid);
-  sys(__NR_setgroups, supervisor->group_count, supervisor->groups);
+  if (supervisor->taken & IDS)
+    set_ids(supervisor->uid, supervisor->gid, supervisor->group_count, supervisor->groups);
+  supervisor->taken = 0;
 }
 
 struct confine__caller confine__identity_of(const struct confine__supervisor *supervisor) {

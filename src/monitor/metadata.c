@@ -10,9 +10,9 @@
 #include "guard/calls.h"
 
 #include <linux/fs.h>
+#include <linux/xattr.h>
 #include <time.h>
 
-#define HELD (O_PATH | O_CLOEXEC)
 #define AT_SYMLINK_NOFOLLOW_FLAG 0x100
 #define NEWEST(name, number) \
   enum { name = number }
@@ -20,6 +20,8 @@ NEWEST(NR_FCHMODAT2, 452);
 NEWEST(NR_FILE_SETATTR, 469);
 /* The requests of a 32-bit caller, whose `long` is 4 bytes. */
 #define SETFLAGS_32 0x40046602u
+
+#define FILE_ATTR_SIZE 24 /* of the first file_setattr(2), Linux 6.17 */
 
 #define UTIME_OMIT_NS ((1l << 30) - 2l)
 #define UTIME_NOW_NS ((1l << 30) - 1l)
@@ -38,11 +40,14 @@ struct change {
   int dirfd;
   uint64_t path;  /* address, or 0 */
   int descriptor; /* the object is dirfd itself */
+  int open;       /* which must be open for more than its path */
+  int copy;       /* then this process's copy of the descriptor, else -1 */
   int follow;
   /* What the caller's memory held, copied once. */
   int timed;
   struct timespec times[2];
   uint32_t value_size, value_flags; /* of supervisor->value */
+  int value_missing;
 };
 
 static uint64_t argument(const struct change *change, int i) {
@@ -56,59 +61,77 @@ static void by_path(struct change *change, int dirfd, int path_index, int follow
   change->follow = follow;
 }
 
-static void by_descriptor(struct change *change, int index) {
-  change->dirfd = (int)argument(change, index);
+static void by_descriptor(struct change *change) {
+  change->dirfd = (int)argument(change, 0);
   change->descriptor = 1;
+  change->open = 1;
 }
 
 /* A path relative to a directory, with flags as in fchownat(2). */
-static int by_flags(struct change *change, uint64_t flags) {
-  if (flags & ~(uint64_t)(AT_SYMLINK_NOFOLLOW_FLAG | SYS_AT_EMPTY_PATH))
+static int by_flags(struct change *change, int flags_index) {
+  uint32_t flags = (uint32_t)argument(change, flags_index);
+  if (flags & ~(uint32_t)(AT_SYMLINK_NOFOLLOW_FLAG | SYS_AT_EMPTY_PATH))
     return -EINVAL;
   by_path(change, (int)argument(change, 0), 1, !(flags & AT_SYMLINK_NOFOLLOW_FLAG));
   if (!(flags & SYS_AT_EMPTY_PATH))
     return 0;
   char first;
-  /* Since Linux 6.11 a null path means an empty one. */
-  if (change->path) {
-    int r = confine__copy_in(change->tid, change->path, &first, 1);
-    if (r < 0 || first)
-      return r;
+  int r = confine__copy_in(change->tid, change->path, &first, 1);
+  change->descriptor = r == 0 && !first;
+  return r;
+}
+
+/* The newest calls: a null path is as good as an empty one, and the descriptor must be open. */
+static int by_flags_or_null(struct change *change, int flags_index) {
+  int r = by_flags(change, flags_index);
+  if (r == -EFAULT && !change->path) {
+    change->descriptor = 1;
+    r = 0;
   }
-  change->descriptor = 1;
-  return 0;
+  change->open = change->descriptor && change->dirfd != AT_FDCWD;
+  return r;
+}
+
+/* Where the object is, or a path to it starts: a descriptor of this process. */
+static long open_start(struct change *change) {
+  struct confine__supervisor *supervisor = change->supervisor;
+  if (change->open) {
+    long copy = confine__copy_descriptor(change->tid, change->dirfd);
+    if (copy < 0)
+      return copy;
+    if (sys(__NR_fcntl, copy, F_GETFL, 0) & O_PATH) {
+      sys_close((int)copy);
+      return -EBADF;
+    }
+    change->copy = (int)copy;
+    return sys(__NR_fcntl, copy, F_DUPFD_CLOEXEC, 3);
+  }
+  if (change->descriptor)
+    return confine__target_start(supervisor, change->tid, change->dirfd, "");
+  int r = confine__copy_string(change->tid, change->path, supervisor->path, sizeof supervisor->path);
+  if (r == 0 && !supervisor->path[0])
+    r = -ENOENT;
+  return r < 0 ? r : confine__target_start(supervisor, change->tid, change->dirfd, supervisor->path);
 }
 
 /* Opens the object as the kernel would have found it for the caller, and takes on the caller's identity. */
 static long open_target(struct change *change) {
   struct confine__supervisor *supervisor = change->supervisor;
-  const char *path = supervisor->path;
-  long start;
-  if (change->descriptor && change->dirfd != AT_FDCWD) {
-    start = confine__target_descriptor(change->tid, change->dirfd);
-  } else {
-    int r = 0;
-    if (change->descriptor)
-      path = ".";
-    else
-      r = confine__copy_string(change->tid, change->path, supervisor->path, sizeof supervisor->path);
-    if (r < 0)
-      return r;
-    start = confine__target_start(supervisor, change->tid, change->dirfd, path);
-  }
+  long start = open_start(change);
+  if (start < 0)
+    return start;
+  long r = confine__identity_take(supervisor, change->tid);
   uint64_t id = change->notification->id;
-  /* Its pid may have been given to another process before it was looked into. */
-  long r = start < 0 ? start : sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
+  /* All that was read of the process belongs to the caller only if its pid has not gone to another one. */
   if (r == 0)
-    r = confine__identity_take(supervisor, change->tid);
+    r = sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
   if (r < 0) {
-    if (start >= 0)
-      sys_close((int)start);
+    sys_close((int)start);
     return r;
   }
-  if (change->descriptor && change->dirfd != AT_FDCWD)
-    return start;
-  return confine__target_path(supervisor, change->tid, start, path, change->follow);
+  return change->descriptor
+             ? start
+             : confine__target_path(supervisor, change->tid, start, supervisor->path, change->follow);
 }
 
 /* For calls without a form that takes an O_PATH descriptor: the object under a name of our own. */
@@ -170,6 +193,8 @@ static int read_times(struct change *change, uint64_t address, enum time_form fo
     int at = form == UTIMBUF ? i : 2 * i;
     times[i].tv_sec = (time_t)(narrow ? low_word(raw, at) : long_word(raw, at));
     int64_t fraction = form == UTIMBUF ? 0 : narrow ? low_word(raw, at + 1) : long_word(raw, at + 1);
+    if (form == TIMESPEC && change->compat)
+      fraction = (uint32_t)fraction; /* what is above is padding */
     if (form == TIMEVAL && (fraction < 0 || fraction >= 1000000))
       return -EINVAL;
     times[i].tv_nsec = (long)(form == TIMEVAL ? fraction * 1000 : fraction);
@@ -179,8 +204,6 @@ static int read_times(struct change *change, uint64_t address, enum time_form fo
 
 static long do_utimes(const struct change *change, int target) {
   const struct timespec *times = change->timed ? change->times : NULL;
-  if (times && times[0].tv_nsec == UTIME_OMIT_NS && times[1].tv_nsec == UTIME_OMIT_NS)
-    return 0;
   long done = sys(__NR_utimensat, target, "", times, SYS_AT_EMPTY_PATH);
   if (done != -EINVAL && done != -ENOENT)
     return done;
@@ -192,7 +215,7 @@ static long do_utimes(const struct change *change, int target) {
 static int read_attribute(struct change *change, uint64_t address) {
   int r = confine__copy_string(change->tid, address, change->supervisor->attribute,
                                sizeof change->supervisor->attribute);
-  return r == -ENAMETOOLONG ? -ERANGE : r;
+  return r == -ENAMETOOLONG || (r == 0 && !change->supervisor->attribute[0]) ? -ERANGE : r;
 }
 
 static int read_value(struct change *change, uint64_t address, uint64_t size, uint64_t flags, uint64_t limit) {
@@ -203,27 +226,47 @@ static int read_value(struct change *change, uint64_t address, uint64_t size, ui
   return size ? confine__copy_in(change->tid, address, change->supervisor->value, size) : 0;
 }
 
-static int read_xattr(struct change *change) {
-  int r = read_attribute(change, argument(change, 1));
-  return r < 0 ? r
-               : read_value(change, argument(change, 2), argument(change, 3), argument(change, 4), CONFINE__VALUE_MAX);
+static int read_xattr(struct change *change, uint64_t name, const struct xattr_arguments *value, uint64_t size) {
+  if (value->flags & ~(uint32_t)(XATTR_CREATE | XATTR_REPLACE))
+    return -EINVAL;
+  int r = read_attribute(change, name);
+  return r < 0 ? r : read_value(change, value->value, size, value->flags, CONFINE__VALUE_MAX);
+}
+
+/* A structure that may be longer than the one known here, if the rest is zero (copy_struct_from_user). */
+static int read_structure(struct change *change, uint64_t address, uint64_t size, uint64_t known) {
+  if (size > 4096)
+    return -E2BIG;
+  if (size < known)
+    return -EINVAL;
+  int r = read_value(change, address, size, 0, 4096);
+  for (uint64_t i = known; r == 0 && i < size; i++)
+    if (change->supervisor->value[i])
+      return -E2BIG;
+  return r;
 }
 
 static int read_xattrat(struct change *change) {
-  struct xattr_arguments arguments = {0};
-  uint64_t size = argument(change, 5);
-  if (size < sizeof arguments)
-    return -EINVAL;
-  if (size > sizeof arguments)
-    return -E2BIG;
-  int r = confine__copy_in(change->tid, argument(change, 4), &arguments, sizeof arguments);
-  if (r == 0)
-    r = read_attribute(change, argument(change, 3));
-  return r < 0 ? r : read_value(change, arguments.value, arguments.size, arguments.flags, CONFINE__VALUE_MAX);
+  struct xattr_arguments arguments;
+  int r = read_structure(change, argument(change, 4), argument(change, 5), sizeof arguments);
+  if (r < 0)
+    return r;
+  __builtin_memcpy(&arguments, change->supervisor->value, sizeof arguments);
+  return read_xattr(change, argument(change, 3), &arguments, arguments.size);
 }
 
-/* Everything the change needs of the caller's memory, besides the path. */
-static int collect(struct change *change, int call) {
+/* What is not there is found out by the kernel, which asks first whether the object knows the request. */
+static int read_request(struct change *change) {
+  size_t size = (uint32_t)argument(change, 1) == FS_IOC_FSSETXATTR ? sizeof(struct fsxattr) : sizeof(int);
+  int r = read_value(change, argument(change, 2), size, 0, CONFINE__VALUE_MAX);
+  change->value_missing = r == -EFAULT;
+  return r == -EFAULT ? 0 : r;
+}
+
+/* The kernel looks at times before anything else. Returns 1 if nothing is to be changed at all. */
+static int collect_times(struct change *change, int call) {
+  const struct timespec *times = change->times;
+  int r;
   switch (call) {
   case CONFINE__CALL_utime:
     return read_times(change, argument(change, 1), UTIMBUF);
@@ -232,13 +275,25 @@ static int collect(struct change *change, int call) {
   case CONFINE__CALL_futimesat:
     return read_times(change, argument(change, 2), TIMEVAL);
   case CONFINE__CALL_utimensat:
-    return read_times(change, argument(change, 2), change->compat ? TIMESPEC_32 : TIMESPEC);
   case CONFINE__CALL_utimensat_time64:
-    return read_times(change, argument(change, 2), TIMESPEC);
+    r = read_times(change, argument(change, 2),
+                   change->compat && call == CONFINE__CALL_utimensat ? TIMESPEC_32 : TIMESPEC);
+    if (r == 0 && change->timed && times[0].tv_nsec == UTIME_OMIT_NS && times[1].tv_nsec == UTIME_OMIT_NS)
+      return 1;
+    return r;
+  default:
+    return 0;
+  }
+}
+
+/* Everything else that the change needs of the caller's memory, besides the path. */
+static int collect(struct change *change, int call) {
+  const struct xattr_arguments value = {.value = argument(change, 2), .flags = (uint32_t)argument(change, 4)};
+  switch (call) {
   case CONFINE__CALL_setxattr:
   case CONFINE__CALL_lsetxattr:
   case CONFINE__CALL_fsetxattr:
-    return read_xattr(change);
+    return read_xattr(change, argument(change, 1), &value, argument(change, 3));
   case CONFINE__CALL_setxattrat:
     return read_xattrat(change);
   case CONFINE__CALL_removexattr:
@@ -248,10 +303,9 @@ static int collect(struct change *change, int call) {
   case CONFINE__CALL_removexattrat:
     return read_attribute(change, argument(change, 3));
   case CONFINE__CALL_ioctl:
-    return read_value(change, argument(change, 2),
-                      (uint32_t)argument(change, 1) == FS_IOC_FSSETXATTR ? sizeof(struct fsxattr) : 4, 0, 64);
+    return read_request(change);
   case CONFINE__CALL_file_setattr:
-    return read_value(change, argument(change, 2), argument(change, 3), 0, 4096);
+    return read_structure(change, argument(change, 2), argument(change, 3), FILE_ATTR_SIZE);
   default:
     return 0;
   }
@@ -270,18 +324,19 @@ static long do_removexattr(const struct change *change, int target) {
   return sys(__NR_removexattr, own_name(target, name), change->supervisor->attribute);
 }
 
-/* These need the object open. The caller has it open, so reading it has been allowed once. */
-static long do_ioctl(const struct change *change, int target) {
+/* Neither does file_setattr(2). */
+static long do_file_setattr(const struct change *change, int target) {
   char name[48];
+  return sys(NR_FILE_SETATTR, AT_FDCWD, own_name(target, name), change->supervisor->value, change->value_size, 0);
+}
+
+/* These are made through the open file that the caller has; opening it again might not be allowed. */
+static long do_ioctl(const struct change *change) {
   uint32_t request = (uint32_t)argument(change, 1);
-  long fd = sys_openat(AT_FDCWD, own_name(target, name), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
-  if (fd < 0)
-    return fd;
   /* The kernel reads an int although the request number says long. */
-  long done = sys(__NR_ioctl, fd, request == SETFLAGS_32 ? FS_IOC_SETFLAGS : (unsigned long)request,
-                  change->supervisor->value);
-  sys_close((int)fd);
-  return done;
+  if (change->compat && request == SETFLAGS_32)
+    request = FS_IOC_SETFLAGS;
+  return sys(__NR_ioctl, change->copy, request, change->value_missing ? NULL : change->supervisor->value);
 }
 
 /* Which object: fills the change's dirfd, path, follow and descriptor. */
@@ -293,7 +348,7 @@ static int locate(struct change *change, int call) {
   case CONFINE__CALL_fsetxattr:
   case CONFINE__CALL_fremovexattr:
   case CONFINE__CALL_ioctl:
-    by_descriptor(change, 0);
+    by_descriptor(change);
     return 0;
   case CONFINE__CALL_lchown:
   case CONFINE__CALL_lchown32:
@@ -305,24 +360,25 @@ static int locate(struct change *change, int call) {
     by_path(change, (int)argument(change, 0), 1, 1);
     return 0;
   case CONFINE__CALL_fchmodat2:
-    return by_flags(change, argument(change, 3));
+    return by_flags(change, 3);
   case CONFINE__CALL_fchownat:
+    return by_flags(change, 4);
   case CONFINE__CALL_file_setattr:
-    return by_flags(change, argument(change, 4));
+    return by_flags_or_null(change, 4);
   case CONFINE__CALL_setxattrat:
   case CONFINE__CALL_removexattrat:
-    return by_flags(change, argument(change, 2));
+    return by_flags_or_null(change, 2);
   case CONFINE__CALL_futimesat:
     by_path(change, (int)argument(change, 0), 1, 1);
-    change->descriptor = !change->path;
+    if (!change->path && change->dirfd != AT_FDCWD)
+      by_descriptor(change);
     return 0;
   case CONFINE__CALL_utimensat:
   case CONFINE__CALL_utimensat_time64:
-    if (!argument(change, 1)) {
-      by_descriptor(change, 0);
-      return argument(change, 3) & ~(uint64_t)SYS_AT_EMPTY_PATH ? -EINVAL : 0;
-    }
-    return by_flags(change, argument(change, 3));
+    if (argument(change, 1) || (int)argument(change, 0) == AT_FDCWD)
+      return by_flags(change, 3);
+    by_descriptor(change);
+    return (uint32_t)argument(change, 3) ? -EINVAL : 0;
   default: /* chmod, chown, utime, utimes, setxattr, removexattr */
     by_path(change, AT_FDCWD, 0, 1);
     return 0;
@@ -365,9 +421,9 @@ static long apply(const struct change *change, int call, int target) {
   case CONFINE__CALL_removexattrat:
     return do_removexattr(change, target);
   case CONFINE__CALL_ioctl:
-    return do_ioctl(change, target);
+    return do_ioctl(change);
   case CONFINE__CALL_file_setattr:
-    return sys(NR_FILE_SETATTR, target, "", change->supervisor->value, change->value_size, SYS_AT_EMPTY_PATH);
+    return do_file_setattr(change, target);
   default:
     return -ENOSYS;
   }
@@ -415,12 +471,15 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
   struct change change = {.supervisor = supervisor,
                           .notification = notification,
                           .tid = (pid_t)notification->pid,
-                          .compat = notification->data.arch != CONFINE__NATIVE_ARCH};
-  int r = locate(&change, call);
+                          .compat = notification->data.arch != CONFINE__NATIVE_ARCH,
+                          .copy = -1};
+  int r = collect_times(&change, call);
+  if (r == 0)
+    r = locate(&change, call);
   if (r == 0)
     r = collect(&change, call);
-  if (r < 0)
-    return r;
+  if (r != 0)
+    return r < 0 ? r : 0;
   long target = open_target(&change);
   if (target >= 0) {
     int fd = (int)target;
@@ -432,6 +491,8 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
     }
     sys_close(fd);
   }
+  if (change.copy >= 0)
+    sys_close(change.copy);
   confine__identity_return(supervisor);
   return target;
 }

@@ -18,7 +18,9 @@
 #define NAME_LIMIT 255
 #define AT_REMOVEDIR_FLAG 0x200
 #define AT_SYMLINK_FOLLOW_FLAG 0x400
+#define RENAME_NOREPLACE_FLAG 1
 #define RENAME_EXCHANGE_FLAG 2
+#define LINKS_MAX 40 /* as path_resolution(7) */
 enum { NR_FACCESSAT2 = 439, R = 4, W = 2, X = 1, EFFECTIVE = 0x200 };
 
 struct observed {
@@ -72,10 +74,11 @@ static void record_in(const struct observed *call, int operation, int parent, co
   record(call, operation, supervisor->refusal, supervisor->link, n + m);
 }
 
-/* Whether the caller's ordinary permissions allow this; a read-only mount is the policy, not a permission. */
-static int permitted(int object, int mode) {
+/* Whether the caller's ordinary permissions allow this; a read-only mount of the runner's is the policy, not a
+ * permission. */
+static int permitted(const struct confine__supervisor *supervisor, int object, int mode) {
   long r = sys(NR_FACCESSAT2, object, "", mode, SYS_AT_EMPTY_PATH | EFFECTIVE);
-  return r == 0 || r == -EROFS;
+  return r == 0 || (r == -EROFS && supervisor->refusal == EROFS);
 }
 
 /* A path in two: its parent directory, opened, and the last name. */
@@ -90,14 +93,10 @@ static void release(struct place *place) {
   place->parent = -1;
 }
 
-/* Copies the path at an address to supervisor->path and opens the parent of what it names. */
-static int find_place(const struct observed *call, int dirfd, uint64_t address, struct place *place) {
+/* Opens the parent of what supervisor->path names, from where the path starts. Takes from over. */
+static int find_parent(const struct observed *call, long from, struct place *place) {
   struct confine__supervisor *supervisor = call->supervisor;
   char *path = supervisor->path;
-  place->parent = -1;
-  int r = confine__copy_string(call->tid, address, path, sizeof supervisor->path);
-  if (r < 0)
-    return r;
   size_t end = sys_strlen(path);
   while (end > 1 && path[end - 1] == '/')
     end--;
@@ -105,36 +104,61 @@ static int find_place(const struct observed *call, int dirfd, uint64_t address, 
   while (start > 0 && path[start - 1] != '/')
     start--;
   size_t length = end - start;
-  if (!length || length > NAME_LIMIT)
-    return -ENOENT;
-  for (size_t i = 0; i < length; i++)
+  for (size_t i = 0; i < length && length <= NAME_LIMIT; i++)
     place->name[i] = path[start + i];
-  place->name[length] = '\0';
-  if (sys_streq(place->name, ".") || sys_streq(place->name, ".."))
+  place->name[length <= NAME_LIMIT ? length : 0] = '\0';
+  if (!place->name[0] || sys_streq(place->name, ".") || sys_streq(place->name, "..")) {
+    if (from >= 0)
+      sys_close((int)from);
+    place->parent = -1;
     return -EINVAL;
-  long from = confine__target_start(supervisor, call->tid, dirfd, path);
+  }
   path[start] = '\0';
   place->parent = from < 0 || start == 0 ? from : confine__target_path(supervisor, call->tid, from, path, 1);
   return place->parent < 0 ? (int)place->parent : 0;
+}
+
+static int find_named(const struct observed *call, int dirfd, struct place *place) {
+  return find_parent(call, confine__target_start(call->supervisor, call->tid, dirfd, call->supervisor->path), place);
+}
+
+/* Copies the path at an address to supervisor->path first. */
+static int find_place(const struct observed *call, int dirfd, uint64_t address, struct place *place) {
+  place->parent = -1;
+  int r = confine__copy_string(call->tid, address, call->supervisor->path, sizeof call->supervisor->path);
+  return r < 0 ? r : find_named(call, dirfd, place);
+}
+
+/* Goes on to what the symbolic link at the place names. */
+static int follow_place(const struct observed *call, struct place *place) {
+  struct confine__supervisor *supervisor = call->supervisor;
+  char *path = supervisor->path;
+  long n = sys(__NR_readlinkat, place->parent, place->name, path, sizeof supervisor->path - 1);
+  path[n > 0 ? n : 0] = '\0';
+  long from = path[0] == '/' ? sys(__NR_fcntl, supervisor->root, F_DUPFD_CLOEXEC, 3) : place->parent;
+  if (path[0] == '/')
+    release(place);
+  return find_parent(call, from, place);
 }
 
 static int exists(const struct place *place, struct stat *st) {
   return sys(__NR_newfstatat, place->parent, place->name, st, 0x100 /* the link itself */) == 0;
 }
 
+/* Without a writable root, in mode read-only, no name may be made anywhere, private areas included. */
 static int outside(const struct observed *call, const struct place *place) {
-  return !confine__target_named_inside(call->supervisor, (int)place->parent);
+  return !call->supervisor->root_count || !confine__target_named_inside(call->supervisor, (int)place->parent);
 }
 
 /* Making or removing a name needs writing and searching its directory. */
-static int may_change(const struct place *place) {
-  return permitted((int)place->parent, W | X);
+static int may_change(const struct observed *call, const struct place *place) {
+  return permitted(call->supervisor, (int)place->parent, W | X);
 }
 
 /* A sticky directory lets only owners remove (inode(7)). */
 static int may_remove(const struct observed *call, const struct place *place, const struct stat *st) {
   struct stat parent;
-  if (!may_change(place) || sys(__NR_fstat, place->parent, &parent) != 0)
+  if (!may_change(call, place) || sys(__NR_fstat, place->parent, &parent) != 0)
     return 0;
   if (!(parent.st_mode & S_ISVTX))
     return 1;
@@ -142,13 +166,51 @@ static int may_remove(const struct observed *call, const struct place *place, co
   return caller.fsuid == st->st_uid || caller.fsuid == parent.st_uid || (caller.effective & (1ull << CAP_FOWNER));
 }
 
+/* Whether a directory holds nothing; one that cannot be read may. */
+static int is_empty(const struct place *place) {
+  char entries[1024];
+  long fd = sys_openat((int)place->parent, place->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+  if (fd < 0)
+    return 1;
+  /* What does not fit, or takes a second call, is more than "." and "..". */
+  long got = sys(__NR_getdents64, fd, entries, sizeof entries), count = 0;
+  for (long at = 0; at < got; count++) {
+    uint16_t length;
+    __builtin_memcpy(&length, entries + at + 16, sizeof length);
+    at += length;
+  }
+  sys_close((int)fd);
+  return count <= 2;
+}
+
+/* Whether an object already under the new name lets another take its place (rename(2)). */
+static int may_replace(const struct observed *call, const struct place *place, const struct stat *by) {
+  struct stat st;
+  if (!exists(place, &st))
+    return 1;
+  if (S_ISDIR(st.st_mode) != S_ISDIR(by->st_mode) || !may_remove(call, place, &st))
+    return 0;
+  return !S_ISDIR(st.st_mode) || is_empty(place);
+}
+
+/* Nothing is moved or linked between file systems, whatever the policy. */
+static int on_one_file_system(const struct stat *object, const struct place *place) {
+  struct stat parent;
+  return sys(__NR_fstat, place->parent, &parent) == 0 && parent.st_dev == object->st_dev;
+}
+
 /* Records a new name that may be made but for the policy. */
+static void made_name(const struct observed *call, struct place *place, int operation) {
+  struct stat st;
+  if (outside(call, place) && confine__identity_take(call->supervisor, call->tid) == 0 && !exists(place, &st) &&
+      may_change(call, place))
+    record_in(call, operation, (int)place->parent, place->name);
+}
+
 static void new_name(const struct observed *call, int dirfd, uint64_t path, int operation) {
   struct place place;
-  struct stat st;
-  if (find_place(call, dirfd, path, &place) == 0 && outside(call, &place) &&
-      confine__identity_take(call->supervisor, call->tid) == 0 && !exists(&place, &st) && may_change(&place))
-    record_in(call, operation, (int)place.parent, place.name);
+  if (find_place(call, dirfd, path, &place) == 0)
+    made_name(call, &place, operation);
   release(&place);
 }
 
@@ -157,20 +219,22 @@ static void removed_name(const struct observed *call, int dirfd, uint64_t path, 
   struct stat st;
   if (find_place(call, dirfd, path, &place) == 0 && outside(call, &place) &&
       confine__identity_take(call->supervisor, call->tid) == 0 && exists(&place, &st) &&
-      S_ISDIR(st.st_mode) == directory && may_remove(call, &place, &st))
+      S_ISDIR(st.st_mode) == directory && may_remove(call, &place, &st) && (!directory || is_empty(&place)))
     record_in(call, directory ? CONFINE__OPERATION_RMDIR : CONFINE__OPERATION_UNLINK, (int)place.parent, place.name);
   release(&place);
 }
 
 static void moved_name(const struct observed *call, int from, uint64_t source, int to, uint64_t destination,
-                       int exchange) {
+                       uint64_t flags) {
   struct place old, new = {.parent = -1};
   struct stat st, other;
   if (find_place(call, from, source, &old) == 0 && find_place(call, to, destination, &new) == 0) {
     int old_outside = outside(call, &old), new_outside = outside(call, &new);
     if ((old_outside || new_outside) && confine__identity_take(call->supervisor, call->tid) == 0 &&
-        exists(&old, &st) && may_remove(call, &old, &st) && may_change(&new) &&
-        (!exchange || exists(&new, &other))) {
+        exists(&old, &st) && on_one_file_system(&st, &new) && may_remove(call, &old, &st) && may_change(call, &new) &&
+        (flags & RENAME_EXCHANGE_FLAG ? exists(&new, &other) && may_remove(call, &new, &other)
+                                      : may_replace(call, &new, &st)) &&
+        !(flags & RENAME_NOREPLACE_FLAG && exists(&new, &other))) {
       const struct place *refused = old_outside ? &old : &new;
       record_in(call, CONFINE__OPERATION_RENAME, (int)refused->parent, refused->name);
     }
@@ -179,19 +243,53 @@ static void moved_name(const struct observed *call, int from, uint64_t source, i
   release(&new);
 }
 
-static void linked_name(const struct observed *call, int from, uint64_t source, int to, uint64_t destination) {
-  struct place old, new = {.parent = -1};
+/* What belongs to somebody else is linked only by who may write it (proc(5), protected_hardlinks). */
+static int may_link(const struct observed *call, int object, const struct stat *st) {
+  struct confine__caller caller = confine__identity_of(call->supervisor);
+  if (S_ISDIR(st->st_mode))
+    return 0;
+  if (caller.fsuid == st->st_uid || (caller.effective & (1ull << CAP_FOWNER)))
+    return 1;
+  return S_ISREG(st->st_mode) && !(st->st_mode & S_ISUID) &&
+         (st->st_mode & (S_ISGID | S_IXGRP)) != (S_ISGID | S_IXGRP) && permitted(call->supervisor, object, R | W);
+}
+
+static void linked_object(const struct observed *call, int object, struct place *new) {
+  struct confine__supervisor *supervisor = call->supervisor;
   struct stat st, other;
-  if (find_place(call, from, source, &old) == 0 && find_place(call, to, destination, &new) == 0) {
-    int old_outside = outside(call, &old), new_outside = outside(call, &new);
-    if ((old_outside || new_outside) && confine__identity_take(call->supervisor, call->tid) == 0 &&
-        exists(&old, &st) && !S_ISDIR(st.st_mode) && !exists(&new, &other) && may_change(&new)) {
-      const struct place *refused = old_outside ? &old : &new;
-      record_in(call, CONFINE__OPERATION_LINK, (int)refused->parent, refused->name);
-    }
+  int old_outside = !confine__target_named_inside(supervisor, object), new_outside = outside(call, new);
+  if (!(old_outside || new_outside) || confine__identity_take(supervisor, call->tid) != 0 ||
+      sys(__NR_fstat, object, &st) != 0 || !on_one_file_system(&st, new) || !may_link(call, object, &st) ||
+      exists(new, &other) || !may_change(call, new))
+    return;
+  if (!old_outside) {
+    record_in(call, CONFINE__OPERATION_LINK, (int)new->parent, new->name);
+    return;
   }
-  release(&old);
+  long length = confine__target_name(supervisor, object);
+  if (length > 0)
+    record(call, CONFINE__OPERATION_LINK, supervisor->refusal, supervisor->link, (size_t)length);
+}
+
+static void linked_name(const struct observed *call, int from, uint64_t source, int to, uint64_t destination,
+                        uint64_t flags) {
+  struct confine__supervisor *supervisor = call->supervisor;
+  struct place new;
+  long object;
+  if (confine__copy_string(call->tid, source, supervisor->path, sizeof supervisor->path) != 0)
+    return;
+  if (flags & SYS_AT_EMPTY_PATH && !supervisor->path[0])
+    object = confine__target_descriptor(call->tid, from);
+  else
+    object = confine__target_path(supervisor, call->tid,
+                                  confine__target_start(supervisor, call->tid, from, supervisor->path),
+                                  supervisor->path, (flags & AT_SYMLINK_FOLLOW_FLAG) != 0);
+  if (object < 0)
+    return;
+  if (find_place(call, to, destination, &new) == 0)
+    linked_object(call, (int)object, &new);
   release(&new);
+  sys_close((int)object);
 }
 
 /* The nodes that every mode lets be written. */
@@ -211,7 +309,7 @@ static void written_object(const struct observed *call, int target, int operatio
   if (sys(__NR_fstat, target, &st) != 0 || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode) || S_ISSOCK(st.st_mode) ||
       is_granted_device(&st) || confine__target_named_inside(supervisor, target))
     return;
-  if (confine__identity_take(supervisor, call->tid) != 0 || !permitted(target, mode))
+  if (confine__identity_take(supervisor, call->tid) != 0 || !permitted(supervisor, target, mode))
     return;
   long length = confine__target_name(supervisor, target);
   /* A read-only mount stops no device or pipe; that is Landlock's part. */
@@ -219,27 +317,56 @@ static void written_object(const struct observed *call, int target, int operatio
     record(call, operation, S_ISREG(st.st_mode) ? supervisor->refusal : EACCES, supervisor->link, (size_t)length);
 }
 
-static void existing(const struct observed *call, int dirfd, uint64_t path, int follow, int operation, int mode) {
+/* Opens what a path in the caller's memory means, or returns a negated errno. */
+static long find_object(const struct observed *call, int dirfd, uint64_t path, int follow) {
   struct confine__supervisor *supervisor = call->supervisor;
-  if (confine__copy_string(call->tid, path, supervisor->path, sizeof supervisor->path) != 0)
-    return;
+  int r = confine__copy_string(call->tid, path, supervisor->path, sizeof supervisor->path);
+  if (r < 0)
+    return r;
   long start = confine__target_start(supervisor, call->tid, dirfd, supervisor->path);
-  long target = confine__target_path(supervisor, call->tid, start, supervisor->path, follow);
+  return confine__target_path(supervisor, call->tid, start, supervisor->path, follow);
+}
+
+static int existing(const struct observed *call, int dirfd, uint64_t path, int follow, int operation, int mode) {
+  long target = find_object(call, dirfd, path, follow);
+  if (target < 0)
+    return (int)target;
+  if (mode & W)
+    written_object(call, (int)target, operation, mode);
+  sys_close((int)target);
+  return 0;
+}
+
+/* A file without a name, in a directory. */
+static void opened_nameless(const struct observed *call, int dirfd, uint64_t path) {
+  struct confine__supervisor *supervisor = call->supervisor;
+  struct stat st;
+  long target = find_object(call, dirfd, path, 1);
   if (target < 0)
     return;
-  written_object(call, (int)target, operation, mode);
+  if (sys(__NR_fstat, target, &st) == 0 && S_ISDIR(st.st_mode) &&
+      !confine__target_named_inside(supervisor, (int)target) &&
+      confine__identity_take(supervisor, call->tid) == 0 && permitted(supervisor, (int)target, W | X)) {
+    long length = confine__target_name(supervisor, (int)target);
+    if (length > 0)
+      record(call, CONFINE__OPERATION_CREATE, supervisor->refusal, supervisor->link, (size_t)length);
+  }
   sys_close((int)target);
 }
 
 static void opened(const struct observed *call, int dirfd, uint64_t path, uint64_t flags) {
   int follow = !(flags & O_NOFOLLOW);
-  int mode = (flags & O_ACCMODE) == O_WRONLY ? W : W | R;
+  int mode = (flags & O_ACCMODE) == O_WRONLY ? W : (flags & O_ACCMODE) == O_RDONLY ? R : W | R;
   struct place place;
   struct stat st;
   if ((flags & O_TMPFILE) == O_TMPFILE) {
-    existing(call, dirfd, path, 1, CONFINE__OPERATION_CREATE, 0);
+    opened_nameless(call, dirfd, path);
     return;
   }
+  if (flags & O_DIRECTORY)
+    return; /* never open for writing */
+  if (flags & O_TRUNC)
+    mode |= W;
   if (!(flags & O_CREAT)) {
     existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode);
     return;
@@ -247,12 +374,17 @@ static void opened(const struct observed *call, int dirfd, uint64_t path, uint64
   /* Most are new files where they may be: the parent alone tells. */
   int r = find_place(call, dirfd, path, &place);
   int there = r == 0 && exists(&place, &st);
-  if (r == 0 && !there && outside(call, &place) && confine__identity_take(call->supervisor, call->tid) == 0 &&
-      may_change(&place))
-    record_in(call, CONFINE__OPERATION_CREATE, (int)place.parent, place.name);
+  if (there && !(flags & O_EXCL) && existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode) == -ENOENT &&
+      follow) {
+    /* A symbolic link to nothing: what it names would be made. */
+    for (int links = 0; r == 0 && there && S_ISLNK(st.st_mode) && links < LINKS_MAX; links++) {
+      r = follow_place(call, &place);
+      there = r == 0 && exists(&place, &st);
+    }
+  }
+  if (r == 0 && !there)
+    made_name(call, &place, CONFINE__OPERATION_CREATE);
   release(&place);
-  if (there && !(flags & O_EXCL))
-    existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode);
 }
 
 /* The flags of openat2(2) are in memory; reading them is only for the report. */
@@ -264,16 +396,28 @@ static void opened2(const struct observed *call) {
     opened(call, (int)argument(call, 0), argument(call, 1), how.flags);
 }
 
-/* unix(7): a path that becomes a socket. */
+/* unix(7): a path that becomes a socket, and need not end in a zero byte. */
 static void bound(const struct observed *call, uint64_t address, uint64_t size) {
   struct sockaddr_un name;
+  struct place place;
   size_t offset = offsetof(struct sockaddr_un, sun_path);
-  if (size <= offset || size > sizeof name)
+  if (size <= offset || size > sizeof name || confine__copy_in(call->tid, address, &name, size) != 0 ||
+      name.sun_family != AF_UNIX)
     return;
-  for (size_t i = 0; i < sizeof name.sun_path; i++)
-    name.sun_path[i] = '\0';
-  if (confine__copy_in(call->tid, address, &name, size) == 0 && name.sun_family == AF_UNIX && name.sun_path[0])
-    new_name(call, AT_FDCWD, address + offset, CONFINE__OPERATION_BIND);
+  for (size_t i = 0; i < size - offset; i++)
+    call->supervisor->path[i] = name.sun_path[i];
+  call->supervisor->path[size - offset] = '\0';
+  if (call->supervisor->path[0] && find_named(call, AT_FDCWD, &place) == 0) {
+    made_name(call, &place, CONFINE__OPERATION_BIND);
+    release(&place);
+  }
+}
+
+/* socketcall(2), only of 32-bit programs: bind's arguments lie in memory too. */
+static void bound_by_socketcall(const struct observed *call) {
+  uint32_t arguments[3];
+  if (confine__copy_in(call->tid, argument(call, 1), arguments, sizeof arguments) == 0)
+    bound(call, arguments[1], arguments[2]);
 }
 
 void confine__observe_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification, int call) {
@@ -297,10 +441,10 @@ void confine__observe_call(struct confine__supervisor *supervisor, const struct 
   case CONFINE__CALL_rename: moved_name(o, here, a0, here, a1, 0); break;
   case CONFINE__CALL_renameat: moved_name(o, (int)a0, a1, (int)a2, a3, 0); break;
   case CONFINE__CALL_renameat2:
-    moved_name(o, (int)a0, a1, (int)a2, a3, (a4 & RENAME_EXCHANGE_FLAG) != 0);
+    moved_name(o, (int)a0, a1, (int)a2, a3, a4);
     break;
-  case CONFINE__CALL_link: linked_name(o, here, a0, here, a1); break;
-  case CONFINE__CALL_linkat: linked_name(o, (int)a0, a1, (int)a2, a3); break;
+  case CONFINE__CALL_link: linked_name(o, here, a0, here, a1, 0); break;
+  case CONFINE__CALL_linkat: linked_name(o, (int)a0, a1, (int)a2, a3, a4); break;
   case CONFINE__CALL_symlink: new_name(o, here, a1, CONFINE__OPERATION_SYMLINK); break;
   case CONFINE__CALL_symlinkat: new_name(o, (int)a1, a2, CONFINE__OPERATION_SYMLINK); break;
   case CONFINE__CALL_mkdir: new_name(o, here, a0, CONFINE__OPERATION_MKDIR); break;
@@ -308,7 +452,8 @@ void confine__observe_call(struct confine__supervisor *supervisor, const struct 
   case CONFINE__CALL_mknod: new_name(o, here, a0, CONFINE__OPERATION_MKNOD); break;
   case CONFINE__CALL_mknodat: new_name(o, (int)a0, a1, CONFINE__OPERATION_MKNOD); break;
   case CONFINE__CALL_bind: bound(o, a1, a2); break;
-  default: break; /* socketcall(2), whose arguments lie in memory twice over: not observed */
+  case CONFINE__CALL_socketcall: bound_by_socketcall(o); break;
+  default: break;
   }
   confine__identity_return(supervisor);
 }
@@ -321,7 +466,7 @@ static int may_change_metadata(const struct confine__supervisor *supervisor, int
     return 0;
   int owner = caller.fsuid == st.st_uid || (caller.effective & (1ull << CAP_FOWNER));
   if (operation == CONFINE__OPERATION_XATTR || now)
-    return owner || permitted(target, W);
+    return owner || permitted(supervisor, target, W);
   if (operation == CONFINE__OPERATION_CHOWN)
     return owner || (caller.effective & (1ull << CAP_CHOWN));
   return owner;

@@ -3,11 +3,13 @@
 
 #include "guard/calls.h"
 
+#define PIDFD_THREAD_FLAG O_EXCL /* PIDFD_THREAD of linux/pidfd.h */
+
 #ifndef __NR_pidfd_getfd
 #define __NR_pidfd_getfd 438
 #endif
 
-/* pidfd_open(2) takes a process; the caller may be a thread of one. */
+/* Before Linux 6.9 pidfd_open(2) takes a process only; the caller may be a thread of one. */
 static long process_of(pid_t tid) {
   char path[48] = "/proc/", text[1024];
   size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
@@ -37,9 +39,12 @@ static long process_of(pid_t tid) {
   return -EPERM;
 }
 
-static long copy_descriptor(pid_t tid, int fd) {
-  long pid = process_of(tid);
-  long process = pid < 0 ? pid : sys(__NR_pidfd_open, pid, 0);
+long confine__copy_descriptor(pid_t tid, int fd) {
+  long process = sys(__NR_pidfd_open, tid, PIDFD_THREAD_FLAG);
+  if (process == -EINVAL) {
+    long pid = process_of(tid);
+    process = pid < 0 ? pid : sys(__NR_pidfd_open, pid, 0);
+  }
   if (process < 0)
     return -EPERM;
   long copy = sys(__NR_pidfd_getfd, process, fd, 0);
@@ -71,7 +76,7 @@ static long change(const struct seccomp_notif *notification, int call, int compa
 long confine__stream_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
                           int call) {
   int compat = notification->data.arch != CONFINE__NATIVE_ARCH;
-  long copy = copy_descriptor((pid_t)notification->pid, (int)notification->data.args[0]);
+  long copy = confine__copy_descriptor((pid_t)notification->pid, (int)notification->data.args[0]);
   if (copy < 0)
     return copy;
   int appending = call == CONFINE__CALL_fcntl || call == CONFINE__CALL_fcntl64;

@@ -34,7 +34,7 @@ struct confine__supervisor {
   int root;          /* the command's root directory, O_PATH; -1 until the first call */
   int refusal;       /* errno that the runner answers with outside the writable roots */
   pid_t monitor;     /* ancestor of every process of the command */
-  int taken;         /* another identity is in force */
+  int taken;         /* what of another identity is in force: bits of identity.c */
   int privileged;    /* callers may have another identity than the supervisor */
   uint64_t private_devices[2]; /* of /dev and its relatives, and of /dev/pts, in the command's tree */
   int private_known;
@@ -79,6 +79,10 @@ long confine__target_path(struct confine__supervisor *supervisor, pid_t tid, lon
                           int follow);
 /* Opens what the caller's descriptor refers to. */
 long confine__target_descriptor(pid_t tid, int fd);
+
+/* A copy of the caller's descriptor, for what needs the open file itself: -EBADF if there is none, -EPERM if
+ * the caller may not be looked into. */
+long confine__copy_descriptor(pid_t tid, int fd);
 
 /* 1 if the object lies beneath a writable root or in a private area, else 0; with 1, *target may have been
  * replaced by a descriptor resolved beneath that root. */

@@ -6,6 +6,9 @@
 #define LINKS_MAX 40            /* as path_resolution(7) */
 #define PROC_SUPER_MAGIC 0x9fa0 /* linux/magic.h */
 #define HELD (O_PATH | O_CLOEXEC)
+/* How often an object's name is asked for that is another one by the time it is looked up. */
+#define RENAMES_MAX 64
+#define STATX_MOUNT 0x1000 /* STATX_MNT_ID, Linux 5.8 */
 
 int confine__copy_in(pid_t tid, uint64_t address, void *out, size_t length) {
   struct iovec here = {out, length}, there = {(void *)(uintptr_t)address, length};
@@ -118,7 +121,7 @@ static int follow(struct walk *walk, const char *name, int link, const char *res
   if (is_proc(link)) {
     long plain = sys_openat2((int)walk->at, name, HELD, SYS_RESOLVE_NO_MAGICLINKS);
     if (plain == -ELOOP) {
-      long object = sys_openat((int)walk->at, name, HELD, 0);
+      long object = sys_openat((int)walk->at, name, HELD | (*rest ? O_DIRECTORY : 0), 0);
       if (object < 0)
         return (int)object;
       go_to(walk, object);
@@ -142,6 +145,19 @@ static int follow(struct walk *walk, const char *name, int link, const char *res
   return prepend(walk, supervisor->link, rest);
 }
 
+/* Where fs.protected_symlinks (proc(5)) applies, the kernel is asked: what it refuses here, it refuses for this
+ * reason or for one that ends the walk in any case. */
+static long may_follow(const struct walk *walk, const char *name, uid_t owner) {
+  struct stat directory;
+  long r = sys(__NR_fstat, walk->at, &directory);
+  if (r < 0 || (directory.st_mode & (S_ISVTX | S_IWOTH)) != (S_ISVTX | S_IWOTH) || directory.st_uid == owner)
+    return r;
+  long object = sys_openat((int)walk->at, name, HELD, 0);
+  if (object >= 0)
+    sys_close((int)object);
+  return object == -EACCES ? -EACCES : 0;
+}
+
 /* Takes one component off supervisor->rest. Returns 1 to go on, 0 at the end, or a negated errno. */
 static int step(struct walk *walk, int follow_last) {
   struct confine__supervisor *supervisor = walk->supervisor;
@@ -154,7 +170,7 @@ static int step(struct walk *walk, int follow_last) {
     length++;
   if (!length)
     return 0;
-  if (length > 255)
+  if (length >= sizeof supervisor->name)
     return -ENAMETOOLONG;
   for (size_t i = 0; i < length; i++)
     name[i] = rest[start + i];
@@ -167,7 +183,9 @@ static int step(struct walk *walk, int follow_last) {
     return (int)fd;
   long r = sys(__NR_fstat, fd, &st);
   if (r == 0 && S_ISLNK(st.st_mode) && (!last || follow_last)) {
-    r = follow(walk, name, (int)fd, after);
+    r = last ? may_follow(walk, name, st.st_uid) : 0;
+    if (r == 0)
+      r = follow(walk, name, (int)fd, after);
     sys_close((int)fd);
     return r < 0 ? (int)r : 1;
   }
@@ -290,26 +308,74 @@ static int is_memory_file(const char *name) {
   return 1;
 }
 
-int confine__target_inside(struct confine__supervisor *supervisor, int *target) {
-  struct stat object;
-  if (sys(__NR_fstat, *target, &object) != 0)
+/* statx(2); not every C library has its structure. Returns 0 where the kernel does not tell. */
+static uint64_t mount_of(long fd) {
+  struct {
+    uint32_t mask, other[35];
+    uint64_t mount, rest[13];
+  } st = {.mask = 0};
+  sys(__NR_statx, fd, "", SYS_AT_EMPTY_PATH, STATX_MOUNT, &st);
+  return st.mask & STATX_MOUNT ? st.mount : 0;
+}
+
+/* An object whose name has been removed while it has others: it was found beneath this root if it was found in
+ * the mount that the command sees there. */
+static int removed_beneath(struct confine__supervisor *supervisor, const struct confine__root *root,
+                           const struct stat *object, int target) {
+  if (!sys_path_beneath(supervisor->link, root->path) || object->st_dev != root->device)
     return 0;
-  if (is_private(supervisor, &object))
-    return 1;
-  long length = confine__target_name(supervisor, *target);
-  if (length < 0)
-    return 0;
-  /* Pipes, sockets and anonymous files have no place in any tree. */
-  if (supervisor->link[0] != '/')
-    return 1;
-  if (object.st_nlink == 0)
-    strip_deleted(supervisor->link, (size_t)length);
-  if (object.st_nlink == 0 && is_memory_file(supervisor->link))
-    return 1;
-  for (size_t i = 0; i < supervisor->root_count; i++)
-    if (beneath_root(&supervisor->roots[i], supervisor->link, &object, target))
+  const char *relative = root->path;
+  while (*relative == '/')
+    relative++;
+  long place = sys_openat2(supervisor->root, *relative ? relative : ".", HELD, SYS_RESOLVE_NO_SYMLINKS);
+  uint64_t mount = place < 0 ? 0 : mount_of(place);
+  if (place >= 0)
+    sys_close((int)place);
+  return mount != 0 && mount == mount_of(target);
+}
+
+/* Judges the name in supervisor->link. Returns 1, 0, or -EAGAIN when it is beneath a root and yet not there:
+ * somebody may have renamed it meanwhile. */
+static int judge_name(struct confine__supervisor *supervisor, const struct stat *object, int *target) {
+  int beneath = 0;
+  for (size_t i = 0; i < supervisor->root_count; i++) {
+    if (beneath_root(&supervisor->roots[i], supervisor->link, object, target))
       return 1;
-  return 0;
+    beneath |= sys_path_beneath(supervisor->link, supervisor->roots[i].path);
+  }
+  if (!beneath)
+    return 0;
+  size_t length = sys_strlen(supervisor->link);
+  strip_deleted(supervisor->link, length);
+  if (sys_strlen(supervisor->link) == length)
+    return -EAGAIN;
+  for (size_t i = 0; i < supervisor->root_count; i++)
+    if (removed_beneath(supervisor, &supervisor->roots[i], object, *target))
+      return 1;
+  return -EAGAIN;
+}
+
+int confine__target_inside(struct confine__supervisor *supervisor, int *target) {
+  int inside = -EAGAIN;
+  for (int i = 0; inside == -EAGAIN && i < RENAMES_MAX; i++) {
+    struct stat object;
+    if (sys(__NR_fstat, *target, &object) != 0)
+      return 0;
+    if (is_private(supervisor, &object))
+      return 1;
+    long length = confine__target_name(supervisor, *target);
+    if (length < 0)
+      return 0;
+    /* Pipes, sockets and anonymous files have no place in any tree. */
+    if (supervisor->link[0] != '/')
+      return 1;
+    if (object.st_nlink == 0)
+      strip_deleted(supervisor->link, (size_t)length);
+    if (object.st_nlink == 0 && is_memory_file(supervisor->link))
+      return 1;
+    inside = judge_name(supervisor, &object, target);
+  }
+  return inside == 1;
 }
 
 int confine__target_named_inside(struct confine__supervisor *supervisor, int target) {

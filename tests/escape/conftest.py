@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
+pytest.register_assert_rewrite("suite")
 
 from blackbox import Programs, Who, find_prefix, make_scratch, make_user  # noqa: E402
 from suite import Attack  # noqa: E402
