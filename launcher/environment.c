@@ -16,6 +16,8 @@
 #define DIRECTORY "confine-directory="
 #define STREAMS "confine-streams="
 #define SIGNALS "confine-signals="
+#define CARRIER "confine-carrier="
+#define CARRIED 4 /* of these variables */
 #define TEXT_SIZE 64
 
 static size_t count(char **environment) {
@@ -89,6 +91,16 @@ static void restore_signals(const char *variable) {
     signal(SIGCHLD, SIG_IGN);
 }
 
+static char *carry_carrier(void) {
+  char *text = malloc(TEXT_SIZE);
+  int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  if (fd >= 0)
+    fcntl(fd, F_SETFD, 0);
+  if (text)
+    snprintf(text, TEXT_SIZE, CARRIER "%d", fd);
+  return text;
+}
+
 static char *carry_directory(void) {
   struct stat st;
   char *text = malloc(TEXT_SIZE);
@@ -101,7 +113,7 @@ static char *carry_directory(void) {
 
 char **environment_carry(char **environment) {
   size_t n = count(environment), at = 0;
-  char **carried = calloc(n + 4, sizeof *carried);
+  char **carried = calloc(n + CARRIED + 1, sizeof *carried);
   if (!carried)
     return NULL;
   for (size_t i = 0; i < n; i++) {
@@ -115,8 +127,9 @@ char **environment_carry(char **environment) {
   }
   carried[at] = carry_streams();
   carried[at + 1] = carry_signals();
-  carried[at + 2] = carry_directory();
-  return carried[at] && carried[at + 1] && carried[at + 2] ? carried : NULL;
+  carried[at + 2] = carry_carrier();
+  carried[at + 3] = carry_directory();
+  return carried[at] && carried[at + 1] && carried[at + 2] && carried[at + 3] ? carried : NULL;
 }
 
 char **environment_restore(char **environment) {
@@ -131,6 +144,14 @@ char **environment_restore(char **environment) {
       restored[at++] = *environment + PREFIX_LENGTH;
   }
   return restored;
+}
+
+int environment_carrier(char **environment) {
+  int fd;
+  for (; *environment; environment++)
+    if (sscanf(*environment, CARRIER "%d", &fd) == 1)
+      return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
+  return -1;
 }
 
 int environment_same_directory(char **environment) {

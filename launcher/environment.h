@@ -15,6 +15,10 @@ char **environment_carry(char **environment);
  * strings are those of environment. */
 char **environment_restore(char **environment);
 
+/* A pidfd of the process that carried, or -1: its death may come before the program between has arranged for
+ * its child's. */
+int environment_carrier(char **environment);
+
 /* Whether the current directory is the one that was carried; 1 also when none was. */
 int environment_same_directory(char **environment);
 

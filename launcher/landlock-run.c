@@ -66,6 +66,7 @@ static _Noreturn void carry(const struct launcher *launcher, char **argv) {
 /* The program between may have found the caller's directory hidden and gone elsewhere. */
 static void restore(struct launcher *launcher) {
   launcher->cwd_lost = !environment_same_directory(environ);
+  launcher->parent = environment_carrier(environ);
   launcher->plan.envp = environment_restore(environ);
   if (!launcher->plan.envp)
     launcher_die(launcher, "out of memory");

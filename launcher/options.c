@@ -43,6 +43,7 @@ void launcher_init(struct launcher *launcher, const char *name, char **environme
     launcher->plan.stdio[i] = -1;
   launcher->status_fd = -1;
   launcher->workspace = -1;
+  launcher->parent = -1;
 }
 
 static struct confine__root *next_root(struct launcher *launcher, int writable) {
@@ -213,6 +214,7 @@ _Noreturn void launcher_run(struct launcher *launcher) {
   static struct confine__denials denials;
   struct confine__front_options options = {.keep_background = (launcher->monitor & 2) != 0,
                                            .follow_parent = 1,
+                                           .parent = launcher->parent,
                                            .denials = &denials,
                                            .release_stdio = 1,
                                            .last_act = 1,

@@ -18,6 +18,7 @@ struct launcher {
   int workspace; /* index of the first --root, or -1 */
   int cwd_lost;  /* the caller's directory is hidden: start in the workspace */
   int monitor;
+  int parent;    /* pidfd of the process whose death ends the tree, or -1: that is the parent */
   int status_fd; /* channel to the caller, or -1 */
 };
 

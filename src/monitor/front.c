@@ -326,6 +326,7 @@ static void watch(struct front *front) {
       double left = deadline - now_ms();
       if (left <= 0) {
         front->result->timed_out = 1;
+        front->monitor->keep_background = 0; /* the monitor's deadline may not be there before the command's end */
         forward(front, SIGTERM);
         forward(front, SIGCONT);
         deadline = 0;
@@ -437,7 +438,9 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
   save_terminal(&front);
   double start = now_ms();
   front.signals = open_signals();
-  front.parent = options->follow_parent ? (int)syscall(SYS_pidfd_open, getppid(), 0) : -1;
+  front.parent = options->parent;
+  if (options->follow_parent && front.parent < 0)
+    front.parent = (int)syscall(SYS_pidfd_open, getppid(), 0);
   int r = front.signals < 0 ? -errno
                             : confine__monitor_start(&monitor, &front.channel, &front.monitor_pid, &stack);
   if (options->stderr_pipe >= 0)
@@ -455,7 +458,7 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
     close(front.signals);
   if (front.parent >= 0)
     close(front.parent);
-  if (!result->started)
+  if (!result->started || !options->last_act)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &plan->signal_mask, NULL, sizeof plan->signal_mask);
   return r;
 }

@@ -25,6 +25,7 @@ struct confine__front_options {
   int64_t timeout_ms; /* 0: none */
   int keep_background;
   int follow_parent; /* end the tree when the parent of this process dies */
+  int parent;        /* the same for a process somebody holds a pidfd of, which is closed here; or -1 */
   struct confine__denials *denials; /* to be filled where the plan observes, or NULL */
   int release_stdio; /* once the command has started, let go of standard input and output */
   int last_act;      /* the process ends next: what the kernel frees then is not freed here */
@@ -51,8 +52,8 @@ struct confine__front_result {
 
 /*
  * Runs the plan to its end. Returns 0 with *result filled, or a negated errno when no monitor could be
- * started (and nothing ran). The plan's signal_mask is set here. Once a command has started, signals stay
- * blocked: what follows is the record and the exit.
+ * started (and nothing ran). The plan's signal_mask is set here. With last_act, once a command has
+ * started, signals stay blocked: what follows is the record and the exit.
  */
 int confine__front_run(struct confine__plan *plan, const struct confine__front_options *options,
                        struct confine__front_result *result);

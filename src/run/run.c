@@ -52,6 +52,7 @@ static int start(struct call *call, struct confine__plan *plan, int inside, cons
   struct confine__front_options options = {.timeout_ms = (int64_t)(call->options->timeout_seconds * 1000),
                                            .keep_background = call->options->keep_background,
                                            .release_stdio = call->options->release_stdio,
+                                           .parent = -1,
                                            .last_act = call->options->release_stdio,
                                            .denials = call->result->denials,
                                            .stderr_pipe = stream ? stream->from : -1,
