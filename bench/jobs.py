@@ -1,6 +1,5 @@
 """Longer jobs, timed outside and inside in turn."""
 import resource
-import shutil
 import statistics
 import subprocess
 import time
@@ -8,7 +7,6 @@ import time
 from measure import LIMIT, Failure
 
 SOURCES = 120
-# Ratios are of pairs measured one after the other, so that a slow minute touches both.
 COLUMNS = [("median", "median ms", ".1f"), ("least", "least", ".1f"), ("greatest", "greatest", ".1f"),
            ("cpu", "cpu ms", ".1f"), ("toFirst", "to plain", ".3f"), ("toLeast", "of least", ".3f")]
 MAKEFILE = """O=$(patsubst %.c,%.o,$(wildcard f*.c))
@@ -24,30 +22,22 @@ for i in range(int(sys.argv[1])):
 """
 
 
-def make_sources(folder, who):
+def give_all(folder, who):
+    for path in [folder, *folder.rglob("*")]:
+        who.give(path)
+
+
+def put_sources(folder):
     for i in range(SOURCES):
         text = (f"#include <stdio.h>\n#include <stdlib.h>\nint f{i}(int x) {{ char b[64]; "
                 f'snprintf(b, 64, "%d", x); return atoi(b) + {i}; }}\n')
         (folder / f"f{i}.c").write_text(text)
     (folder / "Makefile").write_text(MAKEFILE)
+
+
+def put_writer(folder):
+    (folder / "w").mkdir()
     (folder / "w.py").write_text(SMALL_WRITES)
-    for path in folder.iterdir():
-        who.give(path)
-
-
-def fresh(folder, who, *names):
-    """Empty directories of these names, made outside."""
-    for name in names:
-        shutil.rmtree(folder / name, ignore_errors=True)
-        (folder / name).mkdir()
-        who.give(folder / name)
-
-
-def clean_build(folder, who):
-    del who
-    for path in folder.iterdir():
-        if path.suffix in (".o", ".a"):
-            path.unlink()
 
 
 def time_once(who, folder, command):
@@ -64,22 +54,30 @@ def time_once(who, folder, command):
     return wall * 1000, used * 1000
 
 
-def compare(who, folder, job, prefixes, prepare, rounds):
-    """prefixes: {name: words before the job's command}, the first one plain. Rows by name."""
+def middle_ratio(ours, theirs):
+    """Of pairs measured one after the other, so that a slow minute touches both."""
+    return statistics.median(a / b for a, b in zip(ours, theirs))
+
+
+def compare(bench, who, prefixes, job, put, rounds):
+    """prefixes: {name: words before the job's command}, the first one plain; put(folder) fills the folder of one
+    run. Each run has a new one, its workspace: ext4 takes long to use the inodes of deleted files again. Returns
+    rows by name, and the times they are made of."""
     walls, used = {name: [] for name in prefixes}, {name: [] for name in prefixes}
     names = list(prefixes)
     for turn in range(rounds):
         # Whoever comes first finds the caches as the last one left them.
         for name in names[turn % len(names):] + names[:turn % len(names)]:
-            if prepare:
-                prepare(folder, who)
-            wall, cpu = time_once(who, folder, [*prefixes[name], *job])
+            folder = bench.new_folder(who)
+            put(folder)
+            give_all(folder, who)
+            words = prefixes[name](folder) if callable(prefixes[name]) else prefixes[name]
+            wall, cpu = time_once(who, folder, [*words, *job])
             walls[name].append(wall)
             used[name].append(cpu)
     rows, first = {}, walls[names[0]]
     for name, values in walls.items():
         rows[name] = {"median": statistics.median(values), "least": min(values), "greatest": max(values),
-                      "cpu": statistics.median(used[name]),
-                      "toFirst": statistics.median(ours / plain for ours, plain in zip(values, first)),
+                      "cpu": statistics.median(used[name]), "toFirst": middle_ratio(values, first),
                       "toLeast": min(values) / min(first)}
-    return rows
+    return rows, walls

@@ -83,6 +83,7 @@ class Bench:
         self.settings = settings
         self.tables = []
         self.notes = []
+        self.folders = 0
         self.started = time.monotonic()
         self.facts = machine()
         self.scratch = Path(tempfile.mkdtemp(prefix="confine-bench.", dir="/var/tmp"))
@@ -125,6 +126,10 @@ class Bench:
         path = self.scratch / f"{name}-{who.name}"
         path.mkdir(exist_ok=True)
         return who.give(path)
+
+    def new_folder(self, who):
+        self.folders += 1
+        return self.folder(who, f"job{self.folders}")
 
     def wrapped(self, who, folder, runner, command, options=()):
         """The argv that wrap gives, or None where the runner cannot be used."""

@@ -17,20 +17,17 @@ def prefixes(bench, who, folder):
     return found
 
 
-def on_against_off(rows):
+def table(bench, title, found, job, put, rounds, limit):
+    who = everybody()[-1]
+    rows, walls = jobs.compare(bench, who, found, job, put, rounds)
     for name, row in rows.items():
         runner, _, state = name.partition(" ")
-        row["onToOff"] = row["median"] / rows[f"{runner} off"]["median"] if state == "on" else None
+        row["onToOff"] = jobs.middle_ratio(walls[name], walls[f"{runner} off"]) if state == "on" else None
         row["leastOnToOff"] = row["least"] / rows[f"{runner} off"]["least"] if state == "on" else None
-    return rows
-
-
-def table(bench, title, rows, limit):
-    bench.table(title, on_against_off(rows), jobs.COLUMNS + [("onToOff", "on to off", ".3f"),
-                                                             ("leastOnToOff", "of least", ".3f")])
-    for name, row in rows.items():
         if limit and row["onToOff"] and row["onToOff"] > limit:
             bench.note(f"{title}, {name}: {row['onToOff']:.3f} of off, more than {limit}")
+    bench.table(f"{title}, as {who.name}", rows, jobs.COLUMNS + [("onToOff", "on to off", ".3f"),
+                                                                 ("leastOnToOff", "of least", ".3f")])
 
 
 def per_call(bench, who, folder):
@@ -54,15 +51,11 @@ def per_call(bench, who, folder):
 def run(bench):
     who = everybody()[-1]
     folder = bench.folder(who)
-    jobs.make_sources(folder, who)
     found = prefixes(bench, who, folder)
-    table(bench, f"C build of {jobs.SOURCES} files, make -j2, as {who.name}",
-          jobs.compare(who, folder, ["make", "-sj2"], found, jobs.clean_build, bench.rounds(2, 9)), BUILD_LIMIT)
-    writes = {"python": ["/usr/bin/python3", "w.py", str(FILES)],
-              "C": [bench.program("calls"), "files", str(FILES), str(folder / "w")]}
-    for language, job in writes.items():
-        rows = jobs.compare(who, folder, job, found, lambda place, owner: jobs.fresh(place, owner, "w"),
-                            bench.rounds(5, 15))
-        table(bench, f"{FILES} small files from {language}, one thread, as {who.name}", rows,
-              WRITES_LIMIT if language == "python" else None)
+    table(bench, f"C build of {jobs.SOURCES} files, make -j2", found, ["make", "-sj2"], jobs.put_sources,
+          bench.rounds(2, 9), BUILD_LIMIT)
+    table(bench, f"{FILES} small files from Python, one thread", found, ["/usr/bin/python3", "w.py", str(FILES)],
+          jobs.put_writer, bench.rounds(5, 15), WRITES_LIMIT)
+    table(bench, f"{FILES} small files from C, one thread", found, [bench.program("calls"), "files", str(FILES), "w"],
+          jobs.put_writer, bench.rounds(5, 15), None)
     per_call(bench, who, folder)

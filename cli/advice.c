@@ -130,16 +130,18 @@ int advice_make(const struct cli_options *options, confine_provider *provider, c
   char path[PATH_MAX];
   size_t count = confine_result_denial_count(result);
   struct advice *advice = ret_advice;
-  memset(advice, 0, sizeof *advice);
+  *advice = (struct advice){0};
   advice->wanted = calloc(count + 1, sizeof *advice->wanted);
   advice->roots = calloc(count + 1, sizeof *advice->roots);
   if (!advice->wanted || !advice->roots)
     return -1;
-  for (; advice->wanted_count < count; advice->wanted_count++) {
-    struct wanted *wanted = &advice->wanted[advice->wanted_count];
+  advice->wanted_count = count;
+  for (size_t i = 0; i < count; i++) {
+    struct wanted *wanted = &advice->wanted[i];
     confine_error reason = CONFINE_ERROR_INIT;
     wanted->denial.size = sizeof wanted->denial;
-    confine_result_denial(result, advice->wanted_count, &wanted->denial);
+    if (confine_result_denial(result, i, &wanted->denial) < 0)
+      return -1;
     name_root(&wanted->denial, path);
     if (find_root(advice, path))
       continue;

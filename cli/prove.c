@@ -18,8 +18,15 @@
 
 enum { JOBS_PER_PROCESSOR = 2, JOBS_MIN = 4, JOBS_MAX = 16, RACES = 12 };
 
+/* This one, and those beside it: DIR/bin/confine and DIR/libexec/confine, or build folders. */
+struct programs {
+  char self[PATH_MAX], attempt[PATH_MAX], object[PATH_MAX];
+  const char *argv[2]; /* of the attempt */
+};
+
 struct proof {
   struct escape_config config;
+  struct programs programs;
   json_t *runners, *checks;  /* NULL: for people */
   confine_runner_report entry; /* the runner whose turn it is */
   int watched;                 /* standard error is a terminal */
@@ -58,16 +65,26 @@ static size_t count_applying(const char *mode) {
   return count;
 }
 
+static void free_words(char **words) {
+  for (size_t i = 0; words && words[i]; i++)
+    free(words[i]);
+  free(words);
+}
+
 static int copy_words(const char *const *words, char ***ret_copy) {
   size_t n = 0;
   while (words[n])
     n++;
   char **copy = calloc(n + 1, sizeof *copy);
   for (size_t i = 0; copy && i < n; i++)
-    if (!(copy[i] = strdup(words[i])))
-      return -ENOMEM; /* the process is one check's own and ends */
+    if (!(copy[i] = strdup(words[i]))) {
+      free_words(copy);
+      copy = NULL;
+    }
+  if (!copy)
+    return -ENOMEM;
   *ret_copy = copy;
-  return copy ? 0 : -ENOMEM;
+  return 0;
 }
 
 static int wrap(void *arg, const char *mode, const char *workspace, char *const attempt[], char ***ret_argv) {
@@ -165,8 +182,8 @@ static void take(const struct escape_result *result, void *arg) {
   show_progress(proof);
 }
 
-static int prove_runner(struct proof *proof, const char *self) {
-  const char *prefix[] = {self, "run", "--runner", confine_runner_name(proof->entry.runner), "--mode", "%MODE%",
+static int prove_runner(struct proof *proof) {
+  const char *prefix[] = {proof->programs.self, "run", "--runner", confine_runner_name(proof->entry.runner), "--mode", "%MODE%",
                           "--workspace", "%WS%", "--", NULL};
   int r = 0;
   if (proof->runners) {
@@ -222,7 +239,7 @@ static _Noreturn void keep(const char *path, int pipe) {
 static int make_folder(struct folder *folder) {
   const char *temporary = getenv("TMPDIR");
   char resolved[PATH_MAX];
-  strcpy(folder->path, "/var/tmp/confine-prove-XXXXXX");
+  snprintf(folder->path, sizeof folder->path, "/var/tmp/confine-prove-XXXXXX");
   if (mkdtemp(folder->path))
     return 0;
   int error = errno;
@@ -265,13 +282,6 @@ static void close_folder(struct folder *folder) {
     ;
 }
 
-/* Programs beside this one: DIR/bin/confine and DIR/libexec/confine, or build folders. */
-
-struct programs {
-  char self[PATH_MAX], attempt[PATH_MAX], object[PATH_MAX];
-  const char *argv[2];
-};
-
 static int copy_file(const char *from, const char *to) {
   char block[65536];
   ssize_t n = -1;
@@ -294,7 +304,7 @@ static int copy_file(const char *from, const char *to) {
 static int find_program(const struct programs *programs, const char *name, const char *folder, char *ret_path) {
   static const char *const places[] = {"../libexec/confine", "../escape"};
   char own[PATH_MAX], found[PATH_MAX * 2];
-  strcpy(own, programs->self);
+  snprintf(own, sizeof own, "%s", programs->self);
   *strrchr(own, '/') = '\0';
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
     snprintf(found, sizeof found, "%s/%s/%s", own, places[i], name);
@@ -302,7 +312,7 @@ static int find_program(const struct programs *programs, const char *name, const
       continue;
     if (strncmp(ret_path, "/tmp/", 5) != 0)
       return 0;
-    strcpy(found, ret_path);
+    snprintf(found, sizeof found, "%s", ret_path);
     if (snprintf(ret_path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && copy_file(found, ret_path) == 0)
       return 0;
     return cli_refuse("doctor: cannot copy %.900s: %s", found, strerror(errno));
@@ -310,7 +320,8 @@ static int find_program(const struct programs *programs, const char *name, const
   return cli_refuse("doctor: %s is not in %.900s/../libexec/confine; install confine completely", name, own);
 }
 
-static int find_programs(struct proof *proof, struct programs *programs) {
+static int find_programs(struct proof *proof) {
+  struct programs *programs = &proof->programs;
   ssize_t n = readlink("/proc/self/exe", programs->self, sizeof programs->self - 1);
   if (n <= 0)
     return cli_refuse("doctor: /proc/self/exe: %s", strerror(errno));
@@ -325,13 +336,12 @@ static int find_programs(struct proof *proof, struct programs *programs) {
 }
 
 static int prove_all(struct proof *proof, const confine_host_report *report) {
-  struct programs programs = {0};
-  int r = find_programs(proof, &programs);
+  int r = find_programs(proof);
   for (size_t i = 0; r == 0 && i < confine_host_report_count(report); i++) {
     proof->entry.size = sizeof proof->entry;
     if (confine_host_report_entry(report, i, &proof->entry) < 0 || !proof->entry.usable)
       continue;
-    int error = prove_runner(proof, programs.self);
+    int error = prove_runner(proof);
     if (error)
       r = error == -ECANCELED ? CLI_REFUSED : cli_refuse("doctor: %s", strerror(-error));
   }

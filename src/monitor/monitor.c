@@ -32,11 +32,17 @@ static void send_message(const struct confine__monitor *monitor, uint32_t type, 
   sys(__NR_sendto, monitor->channel, &message, sizeof message, MSG_NOSIGNAL, 0, 0);
 }
 
+static void return_child_action(const struct confine__monitor *monitor) {
+  if (monitor->child_action.handler == (void *)SIG_IGN)
+    sys(__NR_rt_sigaction, SIGCHLD, &monitor->child_action, 0, 8);
+}
+
 /* The command's side of clone, sharing memory with a suspended monitor until it execs or exits. */
 static int become_command(void *arg) {
   struct confine__monitor *monitor = arg;
   /* If the monitor is killed, at least the command itself dies with it at once. */
   sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  return_child_action(monitor);
   confine__enter(monitor->plan, &monitor->outcome);
   return 127;
 }
@@ -51,6 +57,7 @@ struct init {
 static int become_inner_command(void *arg) {
   struct init *init = arg;
   sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  return_child_action(init->monitor);
   confine__enter_command(&init->state);
   return 127;
 }
@@ -354,16 +361,11 @@ static int start_supervisor(struct watch *watch) {
 static int run_monitor(void *arg) {
   struct confine__monitor *monitor = arg;
   struct watch watch = {.monitor = monitor, .listener = -1, .supervisor = monitor->supervisor};
-  struct {
-    void *handler;
-    unsigned long flags;
-    void *restorer;
-    uint64_t mask;
-  } by_default = {0};
+  struct confine__signal_action by_default = {0};
   uint64_t children = 1ull << (SIGCHLD - 1);
   sys(__NR_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  /* An ignored SIGCHLD would let children vanish unread. */
-  sys(__NR_rt_sigaction, SIGCHLD, &by_default, 0, 8);
+  /* An ignored SIGCHLD would let children vanish unread; the command gets it back. */
+  sys(__NR_rt_sigaction, SIGCHLD, &by_default, &monitor->child_action, 8);
   watch.signals = (int)sys(__NR_signalfd4, -1, &children, 8, SFD_CLOEXEC | SFD_NONBLOCK);
   if (watch.signals < 0) {
     monitor->outcome.step = CONFINE__STEP_MONITOR;

@@ -15,6 +15,14 @@
 struct confine__denials;
 struct confine__supervisor;
 
+/* The kernel's sigaction (rt_sigaction(2)). */
+struct confine__signal_action {
+  void *handler;
+  unsigned long flags;
+  void *restorer;
+  uint64_t mask;
+};
+
 struct confine__monitor {
   const struct confine__plan *plan;
   int channel;           /* the monitor's end */
@@ -26,6 +34,7 @@ struct confine__monitor {
   int announce;          /* send STARTED at once, not only know it at the end */
   struct confine__outcome outcome;
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
+  struct confine__signal_action child_action; /* the caller's, of SIGCHLD */
   char *init_stack;
   /* With a process namespace: the command is a child of its init process, which is the monitor's. */
   int init_ready; /* futex */

@@ -1,5 +1,7 @@
 #include "runner/runner.h"
 
+#include <string.h>
+
 
 /* bwrap keeps no exit status for its own failures, so its text alone decides. */
 static const char *const fatal[] = {"bwrap: ", NULL};
@@ -44,11 +46,34 @@ static void add_capabilities(struct confine__argv *out) {
   }
 }
 
-static void add_hardening(const struct confine__host *host, const confine_policy *policy, struct confine__argv *out) {
+static int beneath(const char *path, const char *directory) {
+  size_t n = strlen(directory);
+  return strncmp(path, directory, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+/* Memory of its own in /dev/shm, beside what the policy grants there, and a /tmp that every uid inside may use. */
+static void add_areas(const confine_policy *policy, struct confine__argv *out) {
   static const char *const memory[] = {"--perms", "1777", "--tmpfs", "/dev/shm", NULL};
+  static const char *const open_tmp[] = {"--chmod", "1777", "/tmp", NULL};
+  const struct confine__held_path *root;
+  int is_own_tmp = 1;
+  confine__argv_add_all(out, memory);
+  for (size_t i = 0; (root = confine__policy_root(policy, i)) != NULL; i++) {
+    is_own_tmp &= strcmp(root->path, "/tmp") != 0;
+    if (!beneath(root->path, "/dev/shm"))
+      continue;
+    confine__argv_add(out, "--bind");
+    confine__argv_add(out, root->path);
+    confine__argv_add(out, root->path);
+  }
+  if (is_own_tmp)
+    confine__argv_add_all(out, open_tmp);
+}
+
+static void add_hardening(const struct confine__host *host, const confine_policy *policy, struct confine__argv *out) {
   static const char *const sealed[] = {"--remount-ro", "/dev", "--remount-ro", "/proc", NULL};
   if (policy->mode == CONFINE_MODE_WORKSPACE_WRITE)
-    confine__argv_add_all(out, memory);
+    add_areas(policy, out);
   confine__argv_add_all(out, sealed);
   if (host->mounts_without_userns)
     add_capabilities(out);

@@ -14,6 +14,10 @@ from blackbox import RUNNERS, Programs, Who, find_prefix, lacking, make_scratch,
 from workbench import Bench  # noqa: E402
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes, run by ./dev test --long")
+
+
 @pytest.fixture(scope="session")
 def scratch():
     folder = make_scratch()

@@ -22,6 +22,7 @@ class Bench:
 
     def __init__(self, scratch, programs, who, runner, name):
         self.programs, self.who, self.runner = programs, who, runner
+        self.options, self.more = ["--write", "/dev/shm"] if runner == "landlock" else [], {}
         self.base = scratch / f"{name}-{who.name}-{runner}"
         self.places = {"outside": self.base / "outside" / "ws", "inside": self.base / "inside" / "ws"}
         for place in self.places.values():
@@ -35,13 +36,13 @@ class Bench:
         return {"PATH": PATH, "HOME": str(place), "LANG": "C.UTF-8", "TERM": "dumb",
                 "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org",
                 "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org",
-                "GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z"}
+                "GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z",
+                **self.more}
 
     def words(self, side, words):
         if side == "outside":
             return words
-        options = ["--write", "/dev/shm"] if self.runner == "landlock" else []
-        return [self.programs.confine, "run", "--runner", self.runner, *options, "--", *words]
+        return [self.programs.confine, "run", "--runner", self.runner, *self.options, "--", *words]
 
     def give(self, name, text, mode=0o644):
         """A file that both have."""
@@ -51,7 +52,7 @@ class Bench:
             path.chmod(mode)
             self.who.own(path)
 
-    def run(self, side, words):
+    def run(self, side, words, feed=b""):
         place = self.places[side]
 
         def prepare():
@@ -59,8 +60,8 @@ class Bench:
             self.who.become()
 
         done = subprocess.run(self.words(side, words), cwd=place, env=self.environment(place), preexec_fn=prepare,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=LIMIT, check=False)
+                              input=feed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
+                              check=False)
         return done.returncode, self.plain(side, done.stdout)
 
     def plain(self, side, output):
@@ -70,18 +71,19 @@ class Bench:
         # Not the exit statuses of signals.
         return re.sub(r"\b(?!130\b|137\b|143\b)\d{3,}\b(\.\d+)?", "N", text)
 
-    def same(self, *words, needs=(), unequal=()):
+    def same(self, *words, needs=(), unequal=(), dated=None, feed=b"", status=0):
         """Runs words on both sides; what they print, how they end and what they leave must be the same, but
-        for the contents of the files that unequal matches. Returns what was printed."""
+        for the contents of the files that unequal matches. Times count for the files that dated matches.
+        Returns what was printed."""
         for name in needs:
             program(name)
-        outside, inside = (self.run(side, list(words)) for side in ("outside", "inside"))
-        assert outside[0] == 0, f"it fails unconfined: {outside[1]}"
+        outside, inside = (self.run(side, list(words), feed) for side in ("outside", "inside"))
+        assert outside[0] == status, f"it fails unconfined: {outside[1]}"
         assert inside == outside
-        assert self.tree("inside", unequal) == self.tree("outside", unequal)
+        assert self.tree("inside", unequal, dated) == self.tree("outside", unequal, dated)
         return inside[1]
 
-    def tree(self, side, unequal=()):
+    def tree(self, side, unequal=(), dated=None):
         place, seen = self.places[side], {}
         for path in sorted(place.rglob("*")):
             st, name = path.lstat(), str(path.relative_to(place))
@@ -90,7 +92,8 @@ class Bench:
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
             elif stat.S_ISLNK(st.st_mode):
                 content = os.readlink(path)
-            seen[name] = (oct(st.st_mode), st.st_uid, st.st_gid, st.st_nlink, content)
+            time_of = st.st_mtime_ns if dated and re.search(dated, name) else None
+            seen[name] = (oct(st.st_mode), st.st_uid, st.st_gid, st.st_nlink, time_of, content)
         return seen
 
     def terminal(self, side, *words):

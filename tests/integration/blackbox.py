@@ -303,7 +303,7 @@ def make_user():
     """A throwaway user, or whoever runs the tests if that is not root."""
     if os.getuid() != 0:
         return Who(pwd.getpwuid(os.getuid()).pw_name, os.getuid(), os.getgid()), None
-    name = f"confine-test-{os.getpid()}"
+    name = f"confine-test-{os.urandom(4).hex()}"
     subprocess.run([program("useradd"), "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name],
                    check=True)
     entry = pwd.getpwnam(name)
