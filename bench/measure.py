@@ -153,7 +153,7 @@ class Bench:
             self.notes.append(text)
 
     def spin(self, who, folder, cases, rounds, before=()):
-        """Interleaved starts; {name: row}, ratios to the first case and to the one called bwrap, if any."""
+        """Interleaved starts; {name: row}, ratios to the first case and to bwrap's plain profile, if it is there."""
         words = []
         for name, command in cases:
             words += ([";;"] if words else []) + [name, *command]
@@ -188,12 +188,12 @@ class Bench:
 
 
 TIMES = [("medianUs", "median us", ".0f"), ("p10Us", "p10", ".0f"), ("p90Us", "p90", ".0f"), ("cpuUs", "cpu us", ".0f"),
-         ("toFirst", "to plain", ".2f"), ("toBwrap", "to bwrap", ".2f")]
+         ("toFirst", "to plain", ".2f"), ("toBwrap", "to plain bwrap", ".2f")]
 
 
 def add_ratios(rows, key="medianUs"):
     first = next(iter(rows.values()))[key]
-    bwrap = rows.get("bwrap", {}).get(key)
+    bwrap = rows.get("plain-bwrap", {}).get(key)
     for row in rows.values():
         row["toFirst"] = row[key] / first
         row["toBwrap"] = row[key] / bwrap if bwrap else None

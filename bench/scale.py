@@ -25,7 +25,7 @@ def rate(bench, who, folder, command, width, each):
 
 
 def usable_cases(bench, who, folder):
-    cases = [("plain", COMMAND), ("bwrap", bwrap_plain(folder) + COMMAND)]
+    cases = [("plain", COMMAND), ("plain-bwrap", bwrap_plain(folder) + COMMAND)]
     cases += [(runner, calls.run_under(bench, runner) + COMMAND) for runner in RUNNERS]
     return [(name, command) for name, command in cases if bench.usable(who, folder, command)]
 

@@ -1,6 +1,8 @@
 """start: what it costs to start a command, under every runner and in every form."""
 from measure import RUNNERS, TIMES, add_ratios, bwrap_plain, everybody
 
+import peers
+
 COMMAND = ["/bin/true"]
 MOUNTS = 250
 FILES = 100_000
@@ -14,7 +16,7 @@ def plain_and_bwrap(bench, who, folder):
     cases = [("plain", COMMAND)]
     bwrap = bwrap_plain(folder) + COMMAND
     if bench.usable(who, folder, bwrap):
-        cases.append(("bwrap", bwrap))
+        cases.append(("plain-bwrap", bwrap))
     return cases
 
 
@@ -48,7 +50,7 @@ def growth(bench):
         return
     folder = bench.folder(who)
     cases = [case for case in all_forms(bench, who, folder)
-             if case[0] in ("plain", "bwrap", "bare-namespace", "run-namespace", "wrapped-namespace", "run-landlock")]
+             if case[0] in ("plain", "plain-bwrap", "bare-namespace", "run-namespace", "wrapped-namespace", "run-landlock")]
     crowd = bench.folder(who, "crowd")
     totals = {name: [] for name, _ in cases}
     for _ in range(bench.rounds(3, 9)):
@@ -96,7 +98,18 @@ def large(bench):
     bench.table(f"workspace of {FILES} files, as {who.name}", rows, TIMES[:5] + [("toEmpty", "to empty", ".2f")])
 
 
+def beside_peers(bench):
+    who = everybody()[-1]
+    folder = bench.folder(who)
+    cases = [case for case in all_forms(bench, who, folder)
+             if case[0] in ("plain", "plain-bwrap", "run-namespace", "run-landlock", "launcher-landlock")]
+    cases += [(name.replace(" ", "-"), prefix(folder) + COMMAND) for name, prefix in peers.prefixes(bench, who).items()]
+    bench.table(f"start beside peers, as {who.name}", bench.spin(who, folder, cases, bench.rounds(25, 100)), TIMES)
+
+
 def run(bench):
     forms(bench)
+    if bench.settings.peers:
+        beside_peers(bench)
     growth(bench)
     large(bench)

@@ -6,6 +6,7 @@ from measure import RUNNERS, bwrap_plain, everybody, output
 
 import calls
 import jobs
+import peers
 
 WRITES = CHMODS = 10_000
 PACKAGES, FILES_EACH = 20, 40
@@ -15,14 +16,13 @@ TREE_FILES = 20_000
 def prefixes(bench, who, folder):
     found = {"plain": []}
     if bench.usable(who, folder, bwrap_plain(folder) + ["/bin/true"]):
-        found["bwrap"] = bwrap_plain
+        found["plain-bwrap"] = bwrap_plain
     options = ["--no-observe"] if bench.settings.no_observe else []
     for runner in RUNNERS:
         command = calls.run_under(bench, runner, *options)
         if bench.usable(who, folder, [*command, "/bin/true"]):
             found[runner] = command
     if bench.settings.peers:
-        import peers
         found.update(peers.prefixes(bench, who))
     return found
 
@@ -78,10 +78,10 @@ def put_file(folder):
 
 def show(bench, who, found, title, job, put, rounds):
     rows, _ = jobs.compare(bench, who, found, job, put, rounds)
-    bwrap = rows.get("bwrap")
+    bwrap = rows.get("plain-bwrap")
     for row in rows.values():
         row["toBwrap"] = row["median"] / bwrap["median"] if bwrap else None
-    bench.table(f"{title}, as {who.name}", rows, jobs.COLUMNS + [("toBwrap", "to bwrap", ".3f")])
+    bench.table(f"{title}, as {who.name}", rows, jobs.COLUMNS + [("toBwrap", "to plain bwrap", ".3f")])
 
 
 def run(bench):

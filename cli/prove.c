@@ -183,12 +183,13 @@ static void take(const struct escape_result *result, void *arg) {
 }
 
 static int prove_runner(struct proof *proof) {
-  const char *prefix[] = {proof->programs.self, "run", "--runner", confine_runner_name(proof->entry.runner), "--mode", "%MODE%",
-                          "--workspace", "%WS%", "--", NULL};
+  const char *name = confine_runner_name(proof->entry.runner);
+  const char *prefix[] = {proof->programs.self, "run", "--runner", name, "--mode", "%MODE%", "--workspace",
+                          "%WS%", "--", NULL};
   int r = 0;
   if (proof->runners) {
     proof->checks = json_array();
-    json_array_append_new(proof->runners, json_pack("{s:s,s:o}", "name", prefix[3], "checks", proof->checks));
+    json_array_append_new(proof->runners, json_pack("{s:s,s:o}", "name", name, "checks", proof->checks));
   }
   for (size_t i = 0; r == 0 && i < sizeof modes / sizeof modes[0]; i++) {
     proof->config.mode = modes[i];
@@ -387,7 +388,7 @@ static void choose_jobs(struct escape_config *config) {
 
 int cli_prove(const confine_host_report *report, int json) {
   struct proof proof = {.watched = isatty(STDERR_FILENO), .total = count_checks(report)};
-  struct folder folder;
+  struct folder folder = {.pipe = -1, .keeper = -1};
   if (!proof.total)
     return cli_refuse("doctor: no runner is usable here, so there is nothing to try; see `confine doctor`");
   watch_signals(interrupt);

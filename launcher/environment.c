@@ -18,6 +18,7 @@
 #define SIGNALS "confine-signals="
 #define CARRIER "confine-carrier="
 #define CARRIED 4 /* of these variables */
+#define WORD '='
 #define TEXT_SIZE 64
 
 static size_t count(char **environment) {
@@ -144,6 +145,46 @@ char **environment_restore(char **environment) {
       restored[at++] = *environment + PREFIX_LENGTH;
   }
   return restored;
+}
+
+/* Returns the end of what is carried in argv: NULL, or the first word after the second `--`. */
+static char **command_words(char **argv) {
+  int separators = 0;
+  for (; *argv; argv++)
+    if (strcmp(*argv, "--") == 0 && ++separators == 2)
+      return argv + 1;
+  return NULL;
+}
+
+char **environment_carry_words(char **environment, char **argv) {
+  char **words = count(argv) > ENVIRONMENT_WORDS_MAX ? command_words(argv) : NULL;
+  if (!words)
+    return environment;
+  size_t at = count(environment);
+  char **carried = realloc(environment, (at + count(words) + 1) * sizeof *carried);
+  if (!carried)
+    return NULL;
+  for (char **word = words; *word; word++) {
+    size_t length = strlen(*word) + 1;
+    char *copy = malloc(1 + length);
+    if (!copy)
+      return NULL;
+    *copy = WORD;
+    memcpy(copy + 1, *word, length);
+    carried[at++] = copy;
+  }
+  carried[at] = NULL;
+  *words = NULL;
+  return carried;
+}
+
+char **environment_words(char **environment) {
+  size_t at = 0;
+  char **words = calloc(count(environment) + 1, sizeof *words);
+  for (; words && *environment; environment++)
+    if (**environment == WORD)
+      words[at++] = *environment + 1;
+  return at ? words : NULL;
 }
 
 int environment_carrier(char **environment) {

@@ -15,6 +15,15 @@ char **environment_carry(char **environment);
  * strings are those of environment. */
 char **environment_restore(char **environment);
 
+/*
+ * bwrap takes at most so many words. With more, environment_carry_words makes those of the command, after the
+ * second `--` of argv, part of the carried environment, and environment_words finds them again; NULL if none
+ * were carried, or when out of memory.
+ */
+#define ENVIRONMENT_WORDS_MAX 8000
+char **environment_carry_words(char **environment, char **argv);
+char **environment_words(char **environment);
+
 /* A pidfd of the process that carried, or -1: its death may come before the program between has arranged for
  * its child's. */
 int environment_carrier(char **environment);

@@ -54,9 +54,11 @@ static void contract_path(struct launcher *launcher, char **argv, int *index, in
 /* Confines nothing: starts the next program without any of the caller's variables, for the landlock-run
  * inside it to restore. */
 static _Noreturn void carry(const struct launcher *launcher, char **argv) {
-  char **environment = environment_carry(environ);
   if (!argv[0] || strcmp(argv[0], "--") != 0 || !argv[1])
     launcher_die(launcher, "usage error: missing `-- <argv>...` command");
+  char **environment = environment_carry(environ);
+  if (environment)
+    environment = environment_carry_words(environment, argv + 1);
   if (!environment)
     launcher_die(launcher, "out of memory");
   execve(argv[1], argv + 1, environment);
@@ -67,6 +69,7 @@ static _Noreturn void carry(const struct launcher *launcher, char **argv) {
 static void restore(struct launcher *launcher) {
   launcher->cwd_lost = !environment_same_directory(environ);
   launcher->parent = environment_carrier(environ);
+  launcher->plan.argv = environment_words(environ);
   launcher->plan.envp = environment_restore(environ);
   if (!launcher->plan.envp)
     launcher_die(launcher, "out of memory");
@@ -97,9 +100,10 @@ static void parse(struct launcher *launcher, char **argv) {
     else if (!launcher_option(launcher, argv, &i))
       launcher_die(launcher, "usage error: unknown argument: %s", argv[i]);
   }
-  if (!argv[i] || !argv[i + 1])
+  if (argv[i] && argv[i + 1])
+    launcher->plan.argv = argv + i + 1;
+  if (!argv[i] || !launcher->plan.argv)
     launcher_die(launcher, "usage error: missing `-- <argv>...` command");
-  launcher->plan.argv = argv + i + 1;
 }
 
 /* Where everything may be read, the reading rights need not be governed: same effect, less work for the

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 
 #if defined(__x86_64__)
 static inline long sys_call6(long number, long a, long b, long c, long d, long e, long f) {
@@ -153,6 +154,13 @@ static inline long sys_openat2(int dir, const char *path, uint64_t flags, uint64
 static inline _Noreturn void sys_exit(int code) {
   for (;;)
     sys(__NR_exit_group, code);
+}
+
+/* Milliseconds on the monotonic clock. */
+static inline int64_t sys_now_ms(void) {
+  struct timespec now;
+  sys(__NR_clock_gettime, CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
 }
 
 /* An optimiser may turn loops into calls of libc's own functions; these are small enough not to matter. */

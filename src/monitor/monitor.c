@@ -20,12 +20,6 @@
 /* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
 #define END_LIMIT_MS 10000
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  sys(__NR_clock_gettime, CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
-}
-
 static void send_message(const struct confine__monitor *monitor, uint32_t type, int value, int detail,
                          int index) {
   struct confine__message message = {type, value, detail, index};
@@ -220,7 +214,7 @@ static void on_deadline(struct watch *watch) {
     return;
   }
   watch->terminated = 1;
-  watch->deadline = now_ms() + watch->monitor->grace_ms;
+  watch->deadline = sys_now_ms() + watch->monitor->grace_ms;
   if (watch->monitor->terminate_outside) {
     wake_caller(watch);
   } else {
@@ -264,7 +258,7 @@ static void watch_command(struct watch *watch) {
   while (!watch->ended) {
     struct timespec left, *timeout = NULL;
     if (watch->deadline) {
-      int64_t ms = watch->deadline - now_ms();
+      int64_t ms = watch->deadline - sys_now_ms();
       if (ms <= 0) {
         on_deadline(watch);
         continue;
@@ -379,7 +373,7 @@ static int run_monitor(void *arg) {
   if (monitor->announce)
     send_message(monitor, CONFINE__MESSAGE_STARTED, monitor->outcome.cwd_hidden, 0, -1);
   if (monitor->timeout_ms)
-    watch.deadline = now_ms() + monitor->timeout_ms;
+    watch.deadline = sys_now_ms() + monitor->timeout_ms;
   reap(&watch); /* it may have ended before anybody listened */
   watch_command(&watch);
   int stay = monitor->keep_background && !watch.caller_gone && !watch.timed_out;

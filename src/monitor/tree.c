@@ -52,14 +52,8 @@ static int kill_children(void) {
   return 0;
 }
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  sys(__NR_clock_gettime, CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
-}
-
 int confine__end_tree(int limit_ms, pid_t command, int *command_status) {
-  int64_t deadline = now_ms() + limit_ms;
+  int64_t deadline = sys_now_ms() + limit_ms;
   for (;;) {
     int status;
     long pid;
@@ -69,7 +63,7 @@ int confine__end_tree(int limit_ms, pid_t command, int *command_status) {
     if (pid == -ECHILD)
       return 1;
     kill_children();
-    if (now_ms() > deadline)
+    if (sys_now_ms() > deadline)
       return 0;
     struct timespec pause = {.tv_nsec = ROUND_MS * 1000000l / 10};
     sys(__NR_nanosleep, &pause, 0);

@@ -13,8 +13,9 @@ static uint32_t gaps(const struct confine__host *host) {
     gaps |= CONFINE_GAP_INHERITED_FD;
   if (!host->guard)
     gaps |= CONFINE_GAP_TERMINAL_INJECTION;
+  /* What only Landlock inside closes: writing to FIFOs of outside programs, and into their /proc. */
   if (host->landlock_abi < 1)
-    gaps |= CONFINE_GAP_PROC;
+    gaps |= CONFINE_GAP_PROC | CONFINE_GAP_DEVICES;
   return gaps;
 }
 

@@ -48,7 +48,7 @@ def test_gdb(bench):
     bench.give("program.c", PROGRAM)
     text = bench.same("sh", "-c", BUILD + """
         gdb -q -nx -batch -ex 'set debuginfod enabled off' -ex 'break depth if n == 0' -ex run -ex 'bt 5' -ex 'print n' \
-            -ex 'info threads' -ex 'set var n = 2' -ex 'delete' -ex 'watch n' -ex 'next' -ex 'delete' -ex continue \
+            -ex 'set var n = 2' -ex 'delete' -ex 'watch n' -ex 'next' -ex 'delete' -ex continue \
             ./program 2>&1 | grep -v '^warning: opening /proc/.*/mem file\\|^.Thread .*exited'""", needs=("gdb", "cc"), unequal=BUILT)
     assert re.search(r"#0 .* depth", text) and re.search(r"#\d+ .* work ", text)
     assert "found 5" in text
