@@ -113,7 +113,10 @@ static int wrap(void *arg, const char *mode, const char *workspace, char *const 
   return r;
 }
 
+/* A family has its gap's name, except that FIFOs are special files as devices are. */
 static bool is_gap(const struct proof *proof, const char *family) {
+  if (strcmp(family, "fifo") == 0)
+    family = confine_gap_name(CONFINE_GAP_DEVICES);
   for (uint32_t bit = 1; bit; bit <<= 1)
     if ((proof->entry.gaps & bit) && confine_gap_name(bit) && strcmp(confine_gap_name(bit), family) == 0)
       return true;
