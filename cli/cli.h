@@ -4,6 +4,8 @@
 
 #include <confine/confine.h>
 
+#include <stdio.h>
+
 /* confine itself refused or failed; the command's own codes may be the same, the record tells. */
 #define CLI_REFUSED 125
 
@@ -18,5 +20,9 @@ int cli_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* cli_refuse with the text of a library error. */
 int cli_refuse_error(const confine_error *error);
+
+/* Ends what is printed to out, standard output or a copy of it. Returns 0, or cli_refuse's with the reason when
+ * some of it was lost. */
+int cli_flush(FILE *out);
 
 #endif

@@ -1,7 +1,6 @@
 #include "cli.h"
 #include "prove.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +105,8 @@ int cli_doctor(int argc, char **argv) {
       status = print_json(report);
     else
       print_report(report);
-    if (status == 0 && fflush(stdout) != 0)
-      status = cli_refuse("standard output: %s", strerror(errno));
+    if (status == 0)
+      status = cli_flush(stdout);
     if (status == 0 && confine_host_report_selected(report) == CONFINE_RUNNER_NONE)
       status = 1;
   }

@@ -212,8 +212,8 @@ static int tell(const struct cli_options *options, confine_provider *provider, c
       print_text(out, &lesson);
   }
   advice_release(&lesson.advice);
-  if (status == 0 && fflush(out) != 0)
-    status = cli_refuse("standard output: %s", strerror(errno));
+  if (status == 0)
+    status = cli_flush(out);
   return status;
 }
 

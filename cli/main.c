@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,12 +37,25 @@ int cli_refuse_error(const confine_error *error) {
   return cli_refuse("%s", error->text);
 }
 
+int cli_flush(FILE *out) {
+  /* A long text may have failed before, which leaves nothing to fail now, and perhaps another errno. */
+  int failed_before = ferror(out);
+  if (fflush(out) == 0 && !failed_before)
+    return 0;
+  return cli_refuse("standard output: %s", strerror(errno));
+}
+
+/* Success is for what has been said, a subcommand's help included. */
+static int flushed(int status) {
+  return status == 0 ? cli_flush(stdout) : status;
+}
+
 static int help(void) {
   puts("usage: confine COMMAND [ARGUMENTS]\n");
   for (size_t i = 0; i < COMMANDS; i++)
     printf("  %-8s %s\n", commands[i].name, commands[i].help);
   puts("\n  --version, --help; each command has a --help of its own");
-  return 0;
+  return flushed(0);
 }
 
 /* A standard stream that is closed stays so for the command, but its number is not for anything else. */
@@ -57,10 +71,12 @@ int main(int argc, char **argv) {
     return cli_refuse("no command given; try: confine run -- COMMAND, or confine --help");
   if (strcmp(argv[1], "--help") == 0)
     return help();
-  if (strcmp(argv[1], "--version") == 0)
-    return puts("confine " CONFINE_VERSION) < 0 ? CLI_REFUSED : 0;
+  if (strcmp(argv[1], "--version") == 0) {
+    puts("confine " CONFINE_VERSION);
+    return flushed(0);
+  }
   for (size_t i = 0; i < COMMANDS; i++)
     if (strcmp(argv[1], commands[i].name) == 0)
-      return commands[i].run(argc - 2, argv + 2);
+      return flushed(commands[i].run(argc - 2, argv + 2));
   return cli_refuse("unknown command %s; the commands are run, wrap, learn, doctor (see confine --help)", argv[1]);
 }

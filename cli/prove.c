@@ -416,8 +416,8 @@ int cli_prove(const confine_host_report *report, int json) {
     print_summary(&proof);
   free(proof.config.controls);
   json_decref(proof.runners);
-  if (status == 0 && fflush(stdout) != 0)
-    status = cli_refuse("standard output: %s", strerror(errno));
+  if (status == 0)
+    status = cli_flush(stdout);
   if (status == 0)
     status = proof.failed ? CLI_REFUSED : proof.escaped ? 1 : 0;
   return status;

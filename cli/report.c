@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,9 @@ int report_wanted(const struct report *report) {
 
 int report_write(struct report *report, const char *record) {
   int r = 0;
+  /* A reader that has gone, or a limit on files, is an error to tell of and no reason to die. */
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   size_t length = strlen(record);
   char *line = malloc(length + 2);
   if (!line) {

@@ -120,8 +120,10 @@ char **environment_carry(char **environment) {
   for (size_t i = 0; i < n; i++) {
     size_t length = strlen(environment[i]) + 1;
     char *copy = malloc(PREFIX_LENGTH + length);
-    if (!copy)
+    if (!copy) {
+      free(carried);
       return NULL;
+    }
     memcpy(copy, PREFIX, PREFIX_LENGTH);
     memcpy(copy + PREFIX_LENGTH, environment[i], length);
     carried[at++] = copy;
@@ -130,7 +132,10 @@ char **environment_carry(char **environment) {
   carried[at + 1] = carry_signals();
   carried[at + 2] = carry_carrier();
   carried[at + 3] = carry_directory();
-  return carried[at] && carried[at + 1] && carried[at + 2] && carried[at + 3] ? carried : NULL;
+  if (carried[at] && carried[at + 1] && carried[at + 2] && carried[at + 3])
+    return carried;
+  free(carried);
+  return NULL;
 }
 
 char **environment_restore(char **environment) {
@@ -167,8 +172,10 @@ char **environment_carry_words(char **environment, char **argv) {
   for (char **word = words; *word; word++) {
     size_t length = strlen(*word) + 1;
     char *copy = malloc(1 + length);
-    if (!copy)
+    if (!copy) {
+      free(carried);
       return NULL;
+    }
     *copy = WORD;
     memcpy(copy + 1, *word, length);
     carried[at++] = copy;
@@ -184,7 +191,10 @@ char **environment_words(char **environment) {
   for (; words && *environment; environment++)
     if (**environment == WORD)
       words[at++] = *environment + 1;
-  return at ? words : NULL;
+  if (at)
+    return words;
+  free(words);
+  return NULL;
 }
 
 int environment_carrier(char **environment) {

@@ -68,9 +68,12 @@ struct confine__verdict *confine__verdicts(confine_provider *provider) {
 /* With the lock held. 0 with the verdict known, or an error, which is not remembered. */
 static int probe_locked(confine_provider *provider, confine_runner runner, const struct confine__verdict **ret_verdict,
                         confine_error *error) {
-  struct confine__verdict *verdicts = confine__verdicts(provider), *verdict = verdicts + runner;
-  if (!verdicts)
-    return confine__error_memory(error);
+  struct confine__verdict *verdicts = confine__verdicts(provider);
+  if (!verdicts) {
+    confine__error_memory(error);
+    return CONFINE_ENOMEM;
+  }
+  struct confine__verdict *verdict = &verdicts[runner];
   if (!verdict->known) {
     struct confine__probe probe;
     int r = confine__probe_begin(provider, runner, &probe, error);
@@ -89,7 +92,7 @@ static int refuse_runner(const struct confine__verdict *verdict, confine_runner 
 }
 
 int confine__provider_probe(confine_provider *provider, confine_runner runner, confine_error *error) {
-  const struct confine__verdict *verdict;
+  const struct confine__verdict *verdict = NULL;
   if (!confine_runner_name(runner))
     return confine__error(error, CONFINE_EINVAL, "%d is no runner", (int)runner);
   pthread_mutex_lock(&provider->lock);
@@ -115,7 +118,7 @@ static int select_locked(confine_provider *provider, confine_mode mode, confine_
     return 0;
   }
   for (size_t i = 0; i < provider->chain_length; i++) {
-    const struct confine__verdict *verdict;
+    const struct confine__verdict *verdict = NULL;
     int r = probe_locked(provider, provider->chain[i], &verdict, error);
     if (r < 0)
       return r;

@@ -42,8 +42,12 @@ static int probe_all(confine_provider *provider, confine_host_report *report, co
   struct confine__capture *version = NULL;
   struct entry *bwrap = NULL;
   struct confine__verdict *verdicts = confine__verdicts(provider);
-  int r = verdicts ? 0 : confine__error_memory(error);
+  int r = 0;
   size_t begun = 0;
+  if (!verdicts) {
+    confine__error_memory(error);
+    return CONFINE_ENOMEM;
+  }
   for (; r == 0 && begun < report->count; begun++) {
     struct entry *entry = &report->entries[begun];
     r = confine__probe_begin(provider, entry->runner, &probes[begun], error);

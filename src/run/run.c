@@ -170,8 +170,13 @@ static int run_custom(struct call *call, const struct confine__runner *runner, c
   blank_plan(&plan);
   char **environment = harmless_environment();
   plan.envp = environment;
-  int r = tail && environment ? 0 : confine__error_memory(error);
-  if (r == 0 && pipe2(ends, O_CLOEXEC) != 0)
+  int r = 0;
+  if (!tail || !environment) {
+    free(environment);
+    free(tail);
+    return confine__error_memory(error);
+  }
+  if (pipe2(ends, O_CLOEXEC) != 0)
     r = confine__error_errno(error, CONFINE_ESYSTEM, errno, "cannot make a pipe for standard error");
   if (r == 0)
     r = confine__provider_wrap(call->provider, runner, &inner, call->policy, &wrapped, error);
@@ -305,8 +310,10 @@ static int try_chain(struct call *call, confine_error *error) {
   if (is_final(tried))
     return tried < 0 ? tried : 0;
   int r = try_others(call, chain, count, tried, error, error);
-  if (r == 0 && error)
-    error->code = error->text[0] = 0;
+  if (r == 0 && error) {
+    error->code = 0;
+    error->text[0] = '\0';
+  }
   return r;
 }
 

@@ -57,21 +57,18 @@ def drive(terminal, shell):
     terminal.send("echo rea'dy'\n")
     terminal.expect("ready\r\n")
     terminal.hand_over("sleep 300\n")
-    terminal.send("\x03")
-    settle(terminal)
+    press(terminal, "\x03")
     terminal.send(f"echo 'inter'rupted {status}.\n")
     terminal.expect("interrupted 130.")
     terminal.hand_over("cat\n")
-    terminal.send("\x1a")
-    settle(terminal)
+    press(terminal, "\x1a")
     terminal.send("jobs; echo jo'bs'.\n")
     terminal.expect("cat")
     terminal.expect("jobs.\r\n")
     terminal.hand_over("fg\n" if fish else "fg %1\n")
     terminal.send("typed\n")
     terminal.expect("typed\r\ntyped\r\n")
-    terminal.send("\x04")
-    settle(terminal)
+    press(terminal, "\x04")
     terminal.send("sleep 300 &\n")
     terminal.send("stty size; echo si'ze'.\n")
     terminal.expect("size.\r\n")
@@ -80,12 +77,17 @@ def drive(terminal, shell):
     terminal.send("echo text | cat >made; exit 7\n")
 
 
-def settle(terminal, seconds=20):
-    """Until the shell has the terminal again."""
-    deadline = time.monotonic() + seconds
+def press(terminal, key, seconds=20):
+    """A key that ends or stops the job, until the shell has the terminal again. A shell's child that has not become
+    the job yet may swallow it, so it is pressed as often as a person would."""
+    deadline = again = time.monotonic()
     while os.tcgetpgrp(terminal.fd) != terminal.shell:
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline + seconds:
             pytest.fail(f"{terminal.side}: the shell does not come back: {terminal.seen!r}")
+        if now > again:
+            terminal.send(key)
+            again = now + 1
         time.sleep(0.005)
 
 

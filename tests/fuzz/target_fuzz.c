@@ -22,9 +22,10 @@ static int here, held;
 static dev_t proc;
 
 static const char *const words[] = {
-  "/", "/", "/", "/", ".", "..", "a", "b", "file", "link0", "link1", "link2", "link3", "closed", "nothing",
-  "/proc/self/cwd", "/proc/self/fd/100", "/proc/thread-self/fd/101", "/proc/self", "self", "fd", "cwd", "root", "/dev/fd/100", "//",
-  place, long_name, too_long_name, "/proc", "/tmp", "100", "task", "x",
+  "/", "/", "/", "/", ".", "..", "a", "b", "file", "link0", "link1", "link2", "link3", "closed",
+  "nothing", "/proc/self/cwd", "/proc/self/fd/100", "/proc/thread-self/fd/101", "/proc/self",
+  "self", "fd", "cwd", "root", "/dev/fd/100", "//", place, long_name, too_long_name, "/proc",
+  "/tmp", "100", "task", "x",
 };
 enum { WORDS = sizeof words / sizeof words[0] };
 
@@ -85,12 +86,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 /* Takes words from the input until one that ends the text. */
 static size_t spell(const uint8_t *data, size_t size, size_t at, char *out, size_t out_size) {
   size_t n = 0;
-  while (at < size && data[at] < WORDS) {
-    size_t length = strlen(words[data[at]]);
+  while (at < size && data[at] % 64 < WORDS) {
+    const char *word = words[data[at] % 64];
+    size_t length = strlen(word);
     if (n + length >= out_size)
       break;
-    memcpy(out + n, words[data[at++]], length);
+    memcpy(out + n, word, length);
     n += length;
+    at++;
   }
   out[n] = '\0';
   return at < size ? at + 1 : at;

@@ -227,7 +227,10 @@ def test_a_signal_to_confine_reaches_the_command(box, form, number):
     process.send_signal(number)
     if form == "wrap" and box.runner == "bwrap":
         # The process that was spawned is bwrap, which passes nothing on: a deadly signal ends it and the tree.
-        if number in (signal.SIGWINCH, signal.SIGCONT):
+        # What a terminal's keys send, it holds back, as the command gets it from the terminal itself.
+        if number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGINT, signal.SIGQUIT):
+            time.sleep(0.1)
+            assert process.poll() is None
             process.kill()
         process.wait(timeout=20)
         box.mark.wait_gone()
@@ -276,7 +279,8 @@ def test_stopping_and_continuing_confine_itself(box):
     box.mark.wait_for("sleep")
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.7)
-    assert process.poll() is None
+    if box.runner != "bwrap":  # there a monitor wakes confine at the end, since it may have stopped with the command
+        assert process.poll() is None
     process.send_signal(signal.SIGCONT)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (6, b"a\nb\n")

@@ -31,7 +31,7 @@ struct scene {
 
 static int wanted_runs(void) {
   const char *runs = getenv("CONFINE_SWAP_RUNS");
-  return runs ? atoi(runs) : 60;
+  return runs ? (int)strtol(runs, NULL, 10) : 60;
 }
 
 static void set_up(struct scene *scene, int parent) {

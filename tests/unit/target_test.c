@@ -103,12 +103,12 @@ static void check_path(const char *path, int follow) {
 
 static void test_paths_lead_where_the_kernel_goes(void **state) {
   static const char *const paths[] = {
-    ".", "in", "in/", "in/file", "in/file/", "in/file/.", "in/link", "in/link/", "in/out", "in/dirlink",
-    "in/dirlink/", "in/dirlink/..", "in/dirlink/file", "in/loop", "in/none", "in/none/", "in/none/x",
-    "./in/../in//file", "/", "//", "/..",
-    "/proc/self/fd/60", "/proc/self/fd/60/", "/proc/self/cwd/in/file", "/proc/thread-self/fd/60", "in/magic",
-    "in/magic/", "/proc/self/fd/61", "/dev/stdin", "/dev/fd/60", "/proc/self/fd/99999", "/proc/self/root/", "/proc/mounts",
-    "/proc/self/exe",
+    ".", "in", "in/", "in/file", "in/file/", "in/file/.", "in/link", "in/link/", "in/out",
+    "in/dirlink", "in/dirlink/", "in/dirlink/..", "in/dirlink/file", "in/loop", "in/none",
+    "in/none/", "in/none/x", "./in/../in//file", "/", "//", "/..", "/proc/self/fd/60",
+    "/proc/self/fd/60/", "/proc/self/cwd/in/file", "/proc/thread-self/fd/60", "in/magic",
+    "in/magic/", "/proc/self/fd/61", "/dev/stdin", "/dev/fd/60", "/proc/self/fd/99999",
+    "/proc/self/root/", "/proc/mounts", "/proc/self/exe",
   };
   char path[PATH_MAX];
   (void)state;
