@@ -91,8 +91,8 @@ static const struct {
 
 static int measure(size_t kind, long count, const struct loop *loop) {
   long samples = kinds[kind].batched ? count / BATCH : count;
-  double *each = calloc((size_t)samples + 1, sizeof *each);
-  if (!each || samples < 1)
+  double *each = samples > 0 ? calloc((size_t)samples, sizeof *each) : NULL;
+  if (!each)
     return 1;
   kinds[kind].call(loop, 0); /* the first finds everything cold */
   for (long i = 0; i < samples; i++) {

@@ -1,7 +1,7 @@
 """confine: what one confine() call of the library costs, and whether memory or descriptors grow."""
 import json
 
-from measure import HERE, TOP, output
+from measure import HERE, TOP, everybody, output
 
 
 def run(bench):
@@ -13,7 +13,7 @@ def run(bench):
     rows = {}
     # Its own exit status says whether a limit is crossed; the table shows it too.
     text = output(["sh", "-c", '"$0" "$@" || :', program, "--json", str(bench.rounds(200_000, 1_000_000))],
-                  cwd=bench.scratch)
+                  cwd=bench.folder(everybody()[0]))
     for line in text.splitlines():
         found = json.loads(line)
         rows[found["runner"]] = found

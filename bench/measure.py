@@ -89,10 +89,7 @@ class Bench:
         self.scratch = Path(tempfile.mkdtemp(prefix="confine-bench.", dir="/var/tmp"))
         self.scratch.chmod(0o755)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def remove(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     @property

@@ -52,7 +52,7 @@ static size_t parse(char **words, struct timing *cases) {
   size_t count = 0;
   while (*words && count < CASES_MAX) {
     struct timing *timing = &cases[count++];
-    if (!words[1])
+    if (!words[1] || strcmp(words[1], ";;") == 0)
       return 0;
     timing->name = words[0];
     timing->argv = words + 1;
@@ -65,13 +65,14 @@ static size_t parse(char **words, struct timing *cases) {
 }
 
 static int run_once(struct timing *timing, const posix_spawn_file_actions_t *actions, long round) {
+  const char *program = timing->argv[0];
   struct rusage usage;
   int status;
   pid_t pid;
   double start = now_us();
-  int r = posix_spawnp(&pid, timing->argv[0], actions, NULL, timing->argv, environ);
+  int r = program ? posix_spawnp(&pid, program, actions, NULL, timing->argv, environ) : EINVAL;
   if (r != 0) {
-    fprintf(stderr, "bench-spin: %s: %s\n", timing->argv[0], strerror(r));
+    fprintf(stderr, "bench-spin: %s: %s\n", timing->name, strerror(r));
     return -1;
   }
   while (wait4(pid, &status, 0, &usage) < 0)
@@ -99,28 +100,37 @@ static void print(struct timing *timing, long rounds) {
          timing->wall[n - 1 - n / 10], timing->cpu[n / 2], timing->peak_kib);
 }
 
+/* Round robin; the first rounds only get everything warm. */
+static int measure(struct timing *cases, size_t count, long rounds) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  int r = 0;
+  for (long round = -WARMING; r == 0 && round < rounds; round++)
+    for (size_t i = 0; r == 0 && i < count; i++)
+      r = run_once(&cases[i], &actions, round);
+  posix_spawn_file_actions_destroy(&actions);
+  return r;
+}
+
 int main(int argc, char **argv) {
   struct timing cases[CASES_MAX] = {0};
-  posix_spawn_file_actions_t actions;
   long rounds = argc > 3 ? strtol(argv[1], NULL, 10) : 0;
   size_t count = rounds > 0 ? parse(argv + 2, cases) : 0;
   if (!count) {
     fprintf(stderr, "usage: bench-spin ROUNDS NAME COMMAND [ARG]... [;; NAME COMMAND [ARG]...]...\n");
     return 1;
   }
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  double *times = calloc(2 * count * (size_t)rounds, sizeof *times);
+  if (!times)
+    return 1;
   for (size_t i = 0; i < count; i++) {
-    cases[i].wall = calloc((size_t)rounds, sizeof(double));
-    cases[i].cpu = calloc((size_t)rounds, sizeof(double));
-    if (!cases[i].wall || !cases[i].cpu)
-      return 1;
+    cases[i].wall = times + 2 * i * (size_t)rounds;
+    cases[i].cpu = cases[i].wall + rounds;
   }
-  for (long round = -WARMING; round < rounds; round++)
-    for (size_t i = 0; i < count; i++)
-      if (run_once(&cases[i], &actions, round) != 0)
-        return 1;
-  for (size_t i = 0; i < count; i++)
+  int r = measure(cases, count, rounds);
+  for (size_t i = 0; r == 0 && i < count; i++)
     print(&cases[i], rounds);
-  return 0;
+  free(times);
+  return r != 0;
 }

@@ -2,6 +2,8 @@
 #include "enter/plan.h"
 #include "enter/sys.h"
 
+#include <sys/sysmacros.h>
+
 #define READING (LANDLOCK_FS_EXECUTE | LANDLOCK_FS_READ_FILE | LANDLOCK_FS_READ_DIR)
 /* Making device nodes would let root reach any disk by its numbers, so it is granted nowhere. */
 #define DEVICE_MAKING (LANDLOCK_FS_MAKE_CHAR | LANDLOCK_FS_MAKE_BLOCK)
@@ -40,6 +42,13 @@ static int grant_path(int ruleset, const char *path, uint64_t rights) {
   return r;
 }
 
+/* Where a sandbox around this one puts the terminal of what it runs; on a host it is another device. */
+static int console_is_terminal(void) {
+  struct stat st;
+  return sys(__NR_newfstatat, AT_FDCWD, "/dev/console", &st, 0) == 0 && S_ISCHR(st.st_mode) &&
+         major(st.st_rdev) >= 136 && major(st.st_rdev) <= 143; /* Unix98 terminals */
+}
+
 static int grant_devices(const struct confine__plan *plan, int ruleset, uint64_t handled) {
   uint64_t use = handled & FILE_RIGHTS;
   /* A private /dev holds only the mode's nodes, so one rule is enough; it grants no new names. */
@@ -52,7 +61,7 @@ static int grant_devices(const struct confine__plan *plan, int ruleset, uint64_t
     if (r < 0)
       return r;
   }
-  return 0;
+  return console_is_terminal() ? grant_path(ruleset, "/dev/console", use) : 0;
 }
 
 static int grant_all(struct confine__enter_state *state, int ruleset, uint64_t handled) {

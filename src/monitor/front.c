@@ -390,6 +390,8 @@ static int open_signals(void) {
 static void after_lost_monitor(struct front *front) {
   int status = 0;
   confine__end_tree(END_LIMIT_MS, -1, &status);
+  if (front->result->ended)
+    return; /* the launcher inside has told of the command */
   front->result->step = CONFINE__STEP_MONITOR;
   front->result->error = 0;
 }
@@ -407,7 +409,7 @@ static void reap_monitor(pid_t pid) {
 static int finish(struct front *front) {
   const struct confine__monitor *monitor = front->monitor;
   struct confine__front_result *result = front->result;
-  int lost = !result->ended && result->step == CONFINE__STEP_NONE && front->options->inside < 0;
+  int lost = !monitor->ended && monitor->outcome.step == CONFINE__STEP_NONE;
   if (lost)
     after_lost_monitor(front);
   else if (monitor->keep_background && !result->timed_out && result->ended)

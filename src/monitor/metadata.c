@@ -9,6 +9,7 @@
 
 #include "guard/calls.h"
 
+#include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/xattr.h>
 #include <time.h>
@@ -459,11 +460,36 @@ static int operation_of(int call) {
   }
 }
 
+static int has_prefix(const char *text, const char *prefix) {
+  while (*prefix && *text == *prefix) {
+    text++;
+    prefix++;
+  }
+  return !*prefix;
+}
+
 static int is_now(const struct change *change, int call) {
   if (operation_of(call) != CONFINE__OPERATION_UTIMES)
     return 0;
   return !change->timed ||
          (change->times[0].tv_nsec == UTIME_NOW_NS && change->times[1].tv_nsec == UTIME_NOW_NS);
+}
+
+/* What the caller could not do without the policy either: to give a file away, or to set the attributes of
+ * the system's own name spaces. */
+static int is_beyond_caller(const struct change *change, int call, int target) {
+  struct confine__caller caller = confine__identity_of(change->supervisor);
+  const char *attribute = change->supervisor->attribute;
+  struct stat st;
+  if (operation_of(call) == CONFINE__OPERATION_XATTR)
+    return has_prefix(attribute, "trusted.") || has_prefix(attribute, "security.");
+  if (operation_of(call) != CONFINE__OPERATION_CHOWN || caller.effective & (1ull << CAP_CHOWN) ||
+      sys(__NR_fstat, target, &st) != 0)
+    return 0;
+  int at = call == CONFINE__CALL_fchownat ? 2 : 1;
+  uint32_t uid = (uint32_t)argument(change, at), gid = (uint32_t)argument(change, at + 1);
+  return (uid != UINT32_MAX && uid != st.st_uid) ||
+         (gid != UINT32_MAX && gid != st.st_gid && gid != change->supervisor->gid);
 }
 
 long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
@@ -487,7 +513,8 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
       target = apply(&change, call, fd);
     } else {
       target = -supervisor->refusal;
-      confine__observe_metadata(supervisor, notification, fd, operation_of(call), is_now(&change, call));
+      if (!is_beyond_caller(&change, call, fd))
+        confine__observe_metadata(supervisor, notification, fd, operation_of(call), is_now(&change, call));
     }
     sys_close(fd);
   }

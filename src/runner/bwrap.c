@@ -35,7 +35,7 @@ void confine__bwrap_base_profile(const confine_policy *policy, struct confine__a
  * enter/capabilities.c is all it may keep. A user namespace would confine too, but in one that maps only
  * uid 0 root cannot work in a workspace that belongs to somebody else.
  */
-static void add_capabilities(struct confine__argv *out) {
+static void add_capabilities(const struct confine__host *host, struct confine__argv *out) {
   static const char *const kept[] = {"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID",
                                      "CAP_KILL",  "CAP_SETGID",       "CAP_SETUID", "CAP_NET_BIND_SERVICE"};
   confine__argv_add(out, "--cap-drop");
@@ -43,6 +43,11 @@ static void add_capabilities(struct confine__argv *out) {
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     confine__argv_add(out, "--cap-add");
     confine__argv_add(out, kept[i]);
+  }
+  /* For the supervisor inside, which looks into processes of other users; the command does not get it. */
+  if (host->supervisor) {
+    confine__argv_add(out, "--cap-add");
+    confine__argv_add(out, "CAP_SYS_PTRACE");
   }
 }
 
@@ -76,7 +81,7 @@ static void add_hardening(const struct confine__host *host, const confine_policy
     add_areas(policy, out);
   confine__argv_add_all(out, sealed);
   if (host->mounts_without_userns)
-    add_capabilities(out);
+    add_capabilities(host, out);
   if (policy->isolation & CONFINE_ISOLATE_NETWORK)
     confine__argv_add(out, "--unshare-net");
   if (policy->isolation & CONFINE_ISOLATE_PROCESS)

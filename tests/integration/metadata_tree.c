@@ -116,7 +116,7 @@ static void open_objects(void) {
   hold(socket(AF_UNIX, SOCK_STREAM, 0), FD_SOCKET);
   hold(memfd_create("memory", 0), FD_MEMORY);
   hold(eventfd(0, 0), FD_EVENT);
-  hold(open("/dev/null", O_RDWR), FD_NULL);
+  hold(memfd_create("sealed", MFD_ALLOW_SEALING), FD_SEALED);
   hold(open(".", O_TMPFILE | O_RDWR, 0644), FD_NAMELESS);
   make_file("unlinked", 0644);
   hold(open("unlinked", O_RDWR), FD_UNLINKED);
@@ -234,7 +234,7 @@ static void describe_open(int fd, char *out, size_t size) {
   if (fstat(fd, &st))
     return;
   snprintf(out, size, "%o %u:%u", st.st_mode, st.st_uid, st.st_gid);
-  if (fd == FD_NULL || fd == FD_EVENT)
+  if (fd == FD_EVENT)
     return;
   describe_time(out, size, &st.st_mtim);
 }

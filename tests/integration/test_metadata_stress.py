@@ -195,7 +195,7 @@ def test_its_memory_does_not_grow(box, stress):
     supervisor = supervisor_of(box)
     before = memory_of(supervisor)
     descriptors = len(os.listdir(f"/proc/{supervisor}/fd"))
-    time.sleep(1)
+    time.sleep(0.4)
     assert 0 < memory_of(supervisor) <= before + 128
     assert len(os.listdir(f"/proc/{supervisor}/fd")) <= descriptors + 4
     process.kill()

@@ -15,7 +15,7 @@ while True:
     os.symlink(elsewhere, place)
     os.unlink(place)
     os.rename(away, place)
-    for _ in range(300): pass
+    for _ in range(2000): pass
 """
 
 
@@ -69,15 +69,16 @@ def start_many(box, argv, count, enter, at_once=4):
 
 def race(box, form, what, count):
     arena = Arena(box, what)
-    # The shell writes by the absolute name: whatever that means by then, only the original may get it.
-    words = ["sh", "-c", f'echo x >"{arena.ws}/$0"; echo x >"$PWD/$0"; [ -e "{arena.ws}/$0" ]']
+    # The shell writes by every name it has: whatever they mean by then, only the original may get it.
+    words = ["sh", "-c", f'echo x >"{arena.ws}/$0"; echo x >"$PWD/$0"; echo x >"$0"']
     held = os.open(arena.ws, os.O_RDONLY)
-    if form == "run":
-        # The current directory is the workspace, whatever it is called meanwhile.
-        argv, enter = box.run_words(words), lambda: os.fchdir(held)
-    else:
-        # Resolved once, before anything is swapped, and spawned many times.
-        argv, enter = box.wrap(*words, options=("--workspace", str(arena.ws)), cwd="/")["argv"], None
+    # `run` takes the current directory as the workspace, whatever it is called meanwhile; what wrap prints is
+    # resolved once, before anything is swapped, and spawned many times.
+    argv = box.run_words(words) if form == "run" else box.wrap(*words, cwd=arena.ws)["argv"]
+
+    def enter():
+        os.fchdir(held)
+
     assert start_many(box, argv, 20, enter) == 0 and arena.written() == 20
     swapper = arena.swap()
     assert swapper.stdout.readline() == b"go\n"
