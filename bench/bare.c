@@ -3,6 +3,7 @@
  * directory: what confine adds is measured against it.
  *
  *     bench-bare DIRECTORY COMMAND [ARG]...
+ *     bench-bare - COMMAND [ARG]...           none of it: what one more static program costs
  *
  * unshare(2), open_tree(2) of the directory, mount_setattr(2) of everything, move_mount(2), exec. As an
  * ordinary user with a user namespace that maps the caller to itself. Exit status 125 with a message on
@@ -37,15 +38,11 @@ static void write_map(const char *path, long id) {
   write_text(path, text);
 }
 
-int main(int argc, char **argv) {
+static void enter(const char *directory) {
   struct sys_mount_attr private = {.propagation = SYS_MS_PRIVATE};
   struct sys_mount_attr read_only = {.attr_set = SYS_MOUNT_ATTR_RDONLY, .propagation = SYS_MS_PRIVATE};
   long uid = sys(__NR_geteuid), gid = sys(__NR_getegid);
-  if (argc < 3) {
-    fprintf(stderr, "usage: bench-bare DIRECTORY COMMAND [ARG]...\n");
-    return 125;
-  }
-  check(argv[1], sys(__NR_chdir, argv[1]));
+  check(directory, sys(__NR_chdir, directory));
   check("unshare", sys(__NR_unshare, SYS_CLONE_NEWNS | (uid ? SYS_CLONE_NEWUSER : 0)));
   if (uid) {
     write_text("/proc/self/setgroups", "deny");
@@ -60,6 +57,15 @@ int main(int argc, char **argv) {
   check("mount_setattr", sys(__NR_mount_setattr, AT_FDCWD, "/", SYS_AT_RECURSIVE, &read_only, sizeof read_only));
   check("move_mount", sys(__NR_move_mount, tree, "", AT_FDCWD, ".", SYS_MOVE_MOUNT_F_EMPTY_PATH));
   check("fchdir", sys(__NR_fchdir, tree));
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: bench-bare DIRECTORY|- COMMAND [ARG]...\n");
+    return 125;
+  }
+  if (strcmp(argv[1], "-") != 0)
+    enter(argv[1]);
   check(argv[2], sys(__NR_execve, argv[2], argv + 2, environ));
   return 125;
 }

@@ -5,7 +5,6 @@ import os
 import platform
 import pwd
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
@@ -83,6 +82,7 @@ class Bench:
         self.settings = settings
         self.tables = []
         self.notes = []
+        self.text = []
         self.folders = 0
         self.started = time.monotonic()
         self.facts = machine()
@@ -165,23 +165,21 @@ class Bench:
 
     def table(self, title, rows, columns):
         """rows: {name: {column: value}}; columns: [(key, heading, format)]."""
-        self.tables.append({"title": title, "rows": rows, "columns": columns})
-        if not self.settings.json:
-            self.head()
-            print_table(title, rows, columns)
+        if not self.tables:
+            self.emit(f"### {self.name}", "", describe(self.facts), "")
+        self.tables.append({"title": title, "rows": rows})
+        self.emit(*table_lines(title, rows, columns), "")
 
-    def head(self):
-        if len(self.tables) == 1:
-            print(f"\n## {self.name}\n\n{describe(self.facts)}\n")
+    def emit(self, *lines):
+        self.text += lines
+        if not self.settings.json:
+            print("\n".join(lines), flush=True)
 
     def finish(self):
         seconds = time.monotonic() - self.started
-        if not self.settings.json:
-            for note in self.notes:
-                print(f"({note})")
-            print(f"\n{self.name}: {seconds:.0f} s", flush=True)
+        self.emit(*(f"- {note}" for note in self.notes), f"- took {seconds:.0f} s", "")
         return {"name": self.name, "machine": self.facts, "seconds": round(seconds, 1), "notes": self.notes,
-                "tables": [{"title": table["title"], "rows": table["rows"]} for table in self.tables]}
+                "tables": self.tables}
 
 
 TIMES = [("medianUs", "median us", ".0f"), ("p10Us", "p10", ".0f"), ("p90Us", "p90", ".0f"), ("cpuUs", "cpu us", ".0f"),
@@ -197,23 +195,17 @@ def add_ratios(rows, key="medianUs"):
     return rows
 
 
-def print_table(title, rows, columns):
+def table_lines(title, rows, columns):
     cells = [[title, *(heading for _, heading, _ in columns)]]
     for name, row in rows.items():
         cells.append([name, *(format(row[key], how) if row.get(key) is not None else "-"
                               for key, _, how in columns)])
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    for number, line in enumerate(cells):
-        print("| " + " | ".join([line[0].ljust(widths[0]), *(cell.rjust(width)
-                                                              for cell, width in zip(line[1:], widths[1:]))]) + " |")
-        if number == 0:
-            print("|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|")
-    print(flush=True)
-
-
-def spread(values):
-    """Median, and the least and greatest of so few."""
-    return {"median": statistics.median(values), "least": min(values), "greatest": max(values)}
+    lines = ["| " + " | ".join([line[0].ljust(widths[0]), *(cell.rjust(width)
+                                                             for cell, width in zip(line[1:], widths[1:]))]) + " |"
+             for line in cells]
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return [lines[0], rule, *lines[1:]]
 
 
 def bwrap_plain(folder):

@@ -1,6 +1,9 @@
 """scale: many starts at once, memory, and many writable roots."""
+import os
+import shutil
 import subprocess
 import time
+from pathlib import Path
 
 from measure import LIMIT, RUNNERS, Failure, bwrap_plain, everybody
 
@@ -13,9 +16,10 @@ COMMAND = ["/bin/true"]
 
 def rate(bench, who, folder, command, width, each):
     """Commands a second with so many loops beside each other."""
+    spin = bench.program("spin")
     loops, start = [], time.monotonic()
     for _ in range(width):
-        loops.append(subprocess.Popen([*who.prefix, bench.program("spin"), str(each), "one", *command], cwd=folder,
+        loops.append(subprocess.Popen([*who.prefix, spin, str(each), "one", *command], cwd=folder,
                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
     errors = [loop.communicate(timeout=LIMIT)[1] for loop in loops]
     if any(loop.returncode for loop in loops):
@@ -38,9 +42,46 @@ def parallel(bench, who, folder):
     bench.table(f"starts a second, as {who.name}", rows, [(f"p{width}", f"{width} at once", ".0f") for width in PARALLEL])
 
 
+def children(pid):
+    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()]
+
+
+def resident(pid):
+    """(its program, KiB of its own and of its share of what it shares), from proc(5)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    return os.readlink(f"/proc/{pid}/exe"), sizes["Pss"]
+
+
+def own_memory(pid, command):
+    """Of what stands between caller and command. A monitor has the memory of the process above it."""
+    total, todo, seen = 0, [(pid, None)], 0
+    while todo:
+        pid, above = todo.pop()
+        program, size = resident(pid)
+        if os.path.realpath(program) != os.path.realpath(command):
+            seen += 1
+            total += 0 if above == program else size
+            todo += [(child, program) for child in children(pid)]
+    return seen, total
+
+
 def memory(bench, who, folder):
+    command = shutil.which("sleep")
+    rows = {}
+    for name, argv in usable_cases(bench, who, folder)[1:]:
+        running = subprocess.Popen([*who.prefix, *argv[:-1], command, "30"], cwd=folder, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL)
+        time.sleep(0.3)
+        processes, size = own_memory(running.pid, command)
+        rows[name] = {"processes": processes, "pss": size}
+        running.terminate()
+        running.wait()
+    bench.table(f"while a command runs, as {who.name}", rows,
+                [("processes", "processes beside it", "d"), ("pss", "memory KiB (PSS)", "d")])
     rows = bench.spin(who, folder, usable_cases(bench, who, folder), bench.rounds(10, 50))
-    bench.table(f"memory, as {who.name}", rows, [("peakKiB", "largest process KiB", "d")])
+    bench.table(f"peak, as {who.name}", rows, [("peakKiB", "largest process KiB (RSS)", "d")])
 
 
 def roots(bench, who, folder):

@@ -1,5 +1,6 @@
 """The differences that the README names are there, and are as it says: nobody relies on what is not so."""
 import json
+import time
 
 import pytest
 
@@ -78,6 +79,5 @@ def test_refused_calls(bench):
 def test_a_daemon_ends_with_the_command(bench):
     program("setsid")
     status, _, _ = inside(bench, "setsid sh -c 'sleep 0.5; echo x >late' >/dev/null 2>&1 &")
-    import time
     time.sleep(0.8)
     assert status == 0 and not (bench.places["inside"] / "late").exists()

@@ -5,8 +5,6 @@ import subprocess
 
 import pytest
 
-from blackbox import program
-
 PYTHON = "/usr/bin/python3"
 
 
@@ -14,7 +12,7 @@ def test_limits(bench):
     """All of them as outside; each can be lowered, and is felt."""
     bench.same("bash", "-c", """
         ulimit -a; ulimit -Ha; (ulimit -f 1; head -c 100000 /dev/zero >big; echo $?); stat -c %s big
-        (ulimit -n 8; exec 3<. 4<. 5<. 6<. 7<. 8<.; echo $?); (ulimit -u 1 2>/dev/null; ulimit -t 1; while :; do :; done; echo no); echo $?
+        (ulimit -n 8; exec 3<. 4<. 5<. 6<. 7<. 8<.; echo $?);
         (ulimit -v 20000; python3 -c 'b = bytearray(10**9)' 2>&1 | tail -1); ulimit -S -c 0; ulimit -c
         nice -n 5 sh -c 'ps -o ni= -p $$'; chrt -p $$ | head -1 | sed 's/.*:/:/'; ionice; taskset -p $$ | sed 's/.*: //'; umask""",
                needs=("bash", "python3", "chrt", "taskset"))
@@ -184,6 +182,7 @@ def test_a_workspace_that_is_deleted(bench):
         mkdir d; cd d; rmdir ../d; echo x >f; echo $?; ls | wc -l; mkdir e; pwd -P >/dev/null; echo $?; cd ..; echo back >g; rm -rf ./* ; echo end""")
 
 
+@pytest.mark.long
 def test_250_roots(bench):
     """Each can be written; the count changes nothing else."""
     folder = bench.base / "roots"

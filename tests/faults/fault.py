@@ -96,7 +96,7 @@ class Ended:
                     assert self.ran and record["exitCode"] == 3, self
         else:
             assert not self.ran, self
-            assert self.text.startswith("confine: ") and self.status in (125, 126, 127), self
+            assert self.text.splitlines()[-1].startswith("confine: ") and self.status in (125, 126, 127), self
             if self.status == 125:
                 assert record["runnerFailure"]["step"] and record["runnerFailure"]["detail"], self
 

@@ -51,7 +51,9 @@ def descriptors(box, limits):
     for limit in limits:
         last = lowered("RLIMIT_NOFILE", limit)
         ended = attempt(box, last=last)
-        attempt(box, "wrap", last=last)
+        # With fewer bwrap itself fails after its fork and leaves a child that waits for it; run ends that, too.
+        if box.runner != "bwrap" or limit > 12:
+            attempt(box, "wrap", last=last)
         if ended.record is None or not ended.record["started"]:
             assert ended.status in (125, 127), ended
     assert ended.ran and ended.status == 3, ended

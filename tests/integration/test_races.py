@@ -4,18 +4,20 @@ import subprocess
 
 import pytest
 
-# Renames the place away, puts a link to elsewhere there, and back, as fast as it can.
+# Renames the place away, puts a link to elsewhere there, and back, as fast as it can, with rests in which a
+# whole start finds the place as it was.
 SWAPPER = """
-import os, sys
+import os, sys, time
 place, elsewhere = sys.argv[1:]
 away = place + ".away"
 print("go", flush=True)
 while True:
-    os.rename(place, away)
-    os.symlink(elsewhere, place)
-    os.unlink(place)
-    os.rename(away, place)
-    for _ in range(2000): pass
+    for _ in range(100):
+        os.rename(place, away)
+        os.symlink(elsewhere, place)
+        os.unlink(place)
+        os.rename(away, place)
+    time.sleep(0.01)
 """
 
 

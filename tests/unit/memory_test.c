@@ -232,8 +232,10 @@ static int running(struct hand *hand, confine_error *error) {
     r = confine_run(hand->provider, words, hand->policy, &options, &hand->result, error);
   if (r == 0) {
     assert_int_equal(confine_result_exit_status(hand->result), 0);
-    assert_int_equal(confine_result_started(hand->result), 1);
+    r = confine_result_json(hand->result, &hand->json, error);
   }
+  if (r == 0)
+    assert_non_null(strstr(hand->json, "\"started\":true"));
   return r;
 }
 

@@ -134,7 +134,7 @@ static void try_runner(confine_runner runner) {
 
     set_up(&scene, parent);
     int wrote = run_all(&scene, runner, runs, 1);
-    print_message("%s, %s swapped %lu times: %d of %d wrote\n", confine_runner_name(runner),
+    print_message("# %s, %s swapped %lu times: %d of %d wrote\n", confine_runner_name(runner),
                   parent ? "parent" : "workspace", scene.swaps, wrote, runs);
     assert_true(scene.swaps > 0);
     assert_int_equal(count_files(AT_FDCWD, scene.victim), 0);
