@@ -128,7 +128,7 @@ install(TARGETS e l RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
     bench.give("in.h.in", "#define WORD \"@PROJECT_NAME@\"\n")
     bench.give("main.c", "#include \"in.h\"\n#include <stdio.h>\nint made(void);\nint main(void) { puts(WORD); return made(); }\n")
     text = bench.same("sh", "-ec", """
-        cmake -S . -B b >/dev/null; cmake --build b -j2 >/dev/null; b/e; (cd b; ctest 2>&1 | grep '1/1\\|tests passed' | tr -s ' .0-9')
+        cmake -S . -B b >/dev/null; cmake --build b -j2 >/dev/null; b/e; (cd b; ctest 2>&1 | grep 'tests passed')
         cmake --install b --prefix "$PWD/to" >/dev/null; find to | sort; rm -rf b""", needs=("cmake", "cc"),
                       unequal=("^to/bin/e$",))
     assert "tests passed" in text and "to/lib/libl.so" in text

@@ -72,7 +72,7 @@ def drive(terminal, shell):
     terminal.send("sleep 300 &\n")
     terminal.send("stty size; echo si'ze'.\n")
     terminal.expect("size.\r\n")
-    terminal.send("kill (jobs -p); echo ki'lled'\n" if fish else "kill %1; wait; echo ki'lled'\n")
+    terminal.send("kill (jobs -p); echo ki'lled'\n" if fish else "kill $!; wait; echo ki'lled'\n")
     terminal.expect("killed\r\n")
     terminal.send("echo text | cat >made; exit 7\n")
 
