@@ -98,11 +98,18 @@ static void report(struct front *front, const struct confine__message *message) 
     send(front->options->outside, message, sizeof *message, MSG_NOSIGNAL);
 }
 
-/* What the terminal sends, it sends to the command as well: both are of one process group. */
+/* What the terminal sends, it sends to the command as well: both are of one process group. Only a hang-up
+ * goes to the leader of the session alone, which may be this process. */
+static int is_for_both(const struct signalfd_siginfo *info) {
+  if (info->ssi_code != SI_KERNEL || info->ssi_signo == SIGCONT)
+    return 0;
+  return info->ssi_signo != SIGHUP || getsid(0) != getpid();
+}
+
 static void on_signal(struct front *front) {
   struct signalfd_siginfo info;
   while (read(front->signals, &info, sizeof info) == (ssize_t)sizeof info) {
-    if (info.ssi_code == SI_KERNEL && info.ssi_signo != SIGCONT)
+    if (is_for_both(&info))
       continue;
     forward(front, (int)info.ssi_signo);
   }

@@ -1,6 +1,7 @@
 """Shells, job control and full-screen programs work inside as they do outside."""
 import fcntl
 import os
+import signal
 import struct
 import termios
 import time
@@ -72,7 +73,7 @@ def drive(terminal, shell):
     terminal.send("sleep 300 &\n")
     terminal.send("stty size; echo si'ze'.\n")
     terminal.expect("size.\r\n")
-    terminal.send("kill (jobs -p); echo ki'lled'\n" if fish else "kill $!; wait; echo ki'lled'\n")
+    terminal.send("kill -KILL (jobs -p); echo ki'lled'\n" if fish else "kill -KILL $!; wait; echo ki'lled'\n")
     terminal.expect("killed\r\n")
     terminal.send("echo text | cat >made; exit 7\n")
 
@@ -153,6 +154,21 @@ def test_the_window_changes(bench):
         fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 133, 0, 0))
         terminal.expect("44 133")
         assert terminal.end()[1] == 5
+
+
+def test_the_terminal_goes(bench):
+    """A hang-up ends what leads the session, though nothing reads the terminal."""
+    for side in ("outside", "inside"):
+        terminal = bench.terminal(side, "sh", "-c", "echo started; sleep 300; :")
+        terminal.expect("started")
+        os.close(terminal.fd)
+        deadline = time.monotonic() + 10
+        while os.waitpid(terminal.pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(terminal.pid, signal.SIGKILL)
+                os.waitpid(terminal.pid, 0)
+                pytest.fail(f"{side}: it goes on without its terminal")
+            time.sleep(0.01)
 
 
 def test_a_script_with_a_terminal_of_its_own(bench):

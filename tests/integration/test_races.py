@@ -17,7 +17,7 @@ while True:
         os.symlink(elsewhere, place)
         os.unlink(place)
         os.rename(away, place)
-    time.sleep(0.01)
+    time.sleep(0.05)
 """
 
 
