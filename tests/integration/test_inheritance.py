@@ -98,7 +98,8 @@ def test_descriptors_above_2_do_not_reach_the_command(box, form):
     box.assert_untouched()
 
 
-ARGUMENTS = [b"", b"a b", b"new\nline", b"\xff\xfe\x80", b"--", b"-x", b"$HOME", b"'\"\\", b"*", b"\xc3\xa9", b"x" * 100000]
+ARGUMENTS = [b"", b"a b", b"new\nline", b"\xff\xfe\x80", b"--", b"-x", b"$HOME", b"'\"\\", b"*", b"\xc3\xa9",
+             b"x" * 100000]
 
 
 def test_arguments_byte_for_byte(box, form):
