@@ -304,10 +304,24 @@ def make_user():
     if os.getuid() != 0:
         return Who(pwd.getpwuid(os.getuid()).pw_name, os.getuid(), os.getgid()), None
     name = f"confine-test-{os.urandom(4).hex()}"
-    subprocess.run([program("useradd"), "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name],
-                   check=True)
+    done = _account("useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name)
+    assert done.returncode == 0, done.stderr
     entry = pwd.getpwnam(name)
     return Who(name, entry.pw_uid, entry.pw_gid), name
+
+
+def remove_user(name):
+    _account("userdel", "--force", name)
+
+
+def _account(command, *words):
+    """Another run of the tests may hold the lock of the password file."""
+    for _ in range(100):
+        done = subprocess.run([program(command), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        if b"lock" not in done.stderr:
+            break
+        time.sleep(0.1)
+    return done
 
 
 # seccomp(2), classic BPF: small filters that make one system call fail.

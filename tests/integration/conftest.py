@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from blackbox import RUNNERS, Box, Programs, Who, find_prefix, lacking, make_scratch, make_user
+from blackbox import (RUNNERS, Box, Programs, Who, find_prefix, lacking, make_scratch, make_user,
+                      remove_user)
 
 
 def pytest_configure(config):
@@ -33,7 +34,7 @@ def ordinary_user():
     who, made = make_user()
     yield who
     if made:
-        subprocess.run(["userdel", made], check=False, stderr=subprocess.DEVNULL)
+        remove_user(made)
 
 
 @pytest.fixture(params=["root", "user"])
