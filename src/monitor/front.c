@@ -228,7 +228,6 @@ static void take_last_word(struct front *front) {
   const struct confine__monitor *monitor = front->monitor;
   front->monitor_gone = 1;
   front->result->timed_out |= monitor->timed_out;
-  front->result->outer_status = monitor->wait_status;
   if (front->options->inside >= 0 && monitor->started)
     return; /* the runner's own process; of the command the launcher inside it tells */
   struct confine__message message = {.index = -1};

@@ -46,7 +46,6 @@ struct confine__front_result {
   int cwd_hidden;
   enum confine__step step; /* not started: the step that failed, or NONE when nothing is known */
   int error, index;
-  int outer_status;  /* with inside: wait status of the runner's own process */
   double duration_ms; /* from the start to the end of the tree */
 };
 

@@ -46,6 +46,11 @@ static const char *take_number(const char *text, uint64_t base, uint64_t *value)
   }
 }
 
+const char *confine__status_number(const char *text, const char *key, uint64_t base, uint64_t *value) {
+  text = field(text, key);
+  return text ? take_number(text, base, value) : NULL;
+}
+
 /* The fourth id of the line is the file system one (proc(5)). */
 static int take_fsid(const char *text, const char *key, uint32_t *id) {
   uint64_t value = 0;
@@ -60,8 +65,7 @@ static int parse(const char *text, struct identity *identity) {
   uint64_t value;
   if (take_fsid(text, "Uid:", &identity->fsuid) != 0 || take_fsid(text, "Gid:", &identity->fsgid) != 0)
     return -EPERM;
-  const char *effective = field(text, "CapEff:");
-  if (!effective || !take_number(effective, 16, &identity->effective))
+  if (!confine__status_number(text, "CapEff:", 16, &identity->effective))
     return -EPERM;
   const char *groups = field(text, "Groups:");
   identity->group_count = 0;
@@ -74,20 +78,9 @@ static int parse(const char *text, struct identity *identity) {
 }
 
 static int read_identity(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
-  char path[48] = "/proc/";
-  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
-  const char leaf[] = "/status";
-  for (size_t i = 0; i < sizeof leaf; i++)
-    path[n + i] = leaf[i];
-  long fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-  if (fd < 0)
-    return -EPERM;
   char *text = supervisor->rest;
-  long got = sys(__NR_read, fd, text, sizeof supervisor->rest - 1);
-  sys_close((int)fd);
-  if (got <= 0)
+  if (confine__process_read(tid, "/status", text, sizeof supervisor->rest) <= 0)
     return -EPERM;
-  text[got] = '\0';
   return parse(text, identity);
 }
 

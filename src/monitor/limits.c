@@ -8,18 +8,9 @@
 
 /* The parent of a process or thread, from the fourth field of proc(5)'s stat. */
 static pid_t parent_of(pid_t pid) {
-  char path[48] = "/proc/", text[512];
-  size_t n = 6 + sys_decimal((uint64_t)pid, path + 6);
-  const char leaf[] = "/stat";
-  for (size_t i = 0; i < sizeof leaf; i++)
-    path[n + i] = leaf[i];
-  long fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-  long got = fd < 0 ? fd : sys(__NR_read, fd, text, sizeof text - 1);
-  if (fd >= 0)
-    sys_close((int)fd);
-  if (got <= 0)
+  char text[512];
+  if (confine__process_read(pid, "/stat", text, sizeof text) <= 0)
     return -1;
-  text[got] = '\0';
   /* The name in parentheses may hold anything, a parenthesis too: the last one ends it. */
   const char *at = text, *end = NULL;
   for (; *at; at++)

@@ -37,15 +37,7 @@ static uint64_t argument(const struct observed *call, int i) {
 
 /* The name of the thread's program, for people (proc(5), comm). */
 static void read_comm(pid_t tid, char comm[16]) {
-  char path[48] = "/proc/";
-  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
-  const char leaf[] = "/comm";
-  for (size_t i = 0; i < sizeof leaf; i++)
-    path[n + i] = leaf[i];
-  long fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-  long got = fd < 0 ? 0 : sys(__NR_read, fd, comm, 15);
-  if (fd >= 0)
-    sys_close((int)fd);
+  long got = confine__process_read(tid, "/comm", comm, 16);
   for (long i = got > 0 ? got : 0; i < 16; i++)
     comm[i] = '\0';
   if (got > 0 && comm[got - 1] == '\n')

@@ -11,32 +11,12 @@
 
 /* Before Linux 6.9 pidfd_open(2) takes a process only; the caller may be a thread of one. */
 static long process_of(pid_t tid) {
-  char path[48] = "/proc/", text[1024];
-  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
-  const char leaf[] = "/status", key[] = "Tgid:";
-  for (size_t i = 0; i < sizeof leaf; i++)
-    path[n + i] = leaf[i];
-  long fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-  long got = fd < 0 ? fd : sys(__NR_read, fd, text, sizeof text - 1);
-  if (fd >= 0)
-    sys_close((int)fd);
-  if (got <= 0)
+  char text[1024];
+  uint64_t pid;
+  if (confine__process_read(tid, "/status", text, sizeof text) <= 0 ||
+      !confine__status_number(text, "Tgid:", 10, &pid))
     return -EPERM;
-  text[got] = '\0';
-  for (const char *at = text; *at; at++) {
-    size_t i = 0;
-    while (key[i] && at[i] == key[i])
-      i++;
-    if (key[i])
-      continue;
-    long pid = 0;
-    for (at += i; *at == '\t' || *at == ' '; at++)
-      ;
-    for (; *at >= '0' && *at <= '9'; at++)
-      pid = pid * 10 + (*at - '0');
-    return pid;
-  }
-  return -EPERM;
+  return (long)pid;
 }
 
 long confine__copy_descriptor(pid_t tid, int fd) {

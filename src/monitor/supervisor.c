@@ -76,14 +76,10 @@ int confine__supervisor_init(struct confine__supervisor *supervisor, const struc
 /* The root of the command's own mount namespace, if it has one. The guard denies chroot(2), so it is that
  * of every caller; the first one tells it, since the command itself may be gone by then. */
 static int find_root(struct confine__supervisor *supervisor, pid_t tid) {
-  char path[48] = "/proc/";
-  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6);
-  const char leaf[] = "/root";
-  for (size_t i = 0; i < sizeof leaf; i++)
-    path[n + i] = leaf[i];
   if (supervisor->root >= 0)
     return 0;
-  long root = sys_openat(AT_FDCWD, supervisor->flags & CONFINE__PLAN_MOUNTS ? path : "/", HELD | O_DIRECTORY, 0);
+  long root = supervisor->flags & CONFINE__PLAN_MOUNTS ? confine__process_open(tid, "/root", O_PATH | O_DIRECTORY)
+                                                       : sys_openat(AT_FDCWD, "/", HELD | O_DIRECTORY, 0);
   supervisor->root = root < 0 ? -1 : (int)root;
   return root < 0 ? -EPERM : 0;
 }

@@ -71,6 +71,13 @@ int confine__supervisor_serve(struct confine__supervisor *supervisor);
 
 /* The parts, for each other and for tests. A target is an O_PATH descriptor of the supervisor's own. */
 
+/* Opens leaf ("/status", "" for the directory) of thread tid's directory in proc(5). */
+long confine__process_open(pid_t tid, const char *leaf, int flags);
+/* Reads what one read gives of it into out and ends it with a zero byte; the bytes read, or a negated errno. */
+long confine__process_read(pid_t tid, const char *leaf, char *out, size_t size);
+/* Finds the number behind key ("Tgid:") at the start of a line of a status file; NULL, or what follows it. */
+const char *confine__status_number(const char *text, const char *key, uint64_t base, uint64_t *value);
+
 /* Opens where a path of thread tid starts: its dirfd, its current directory or its root. */
 long confine__target_start(struct confine__supervisor *supervisor, pid_t tid, int dirfd, const char *path);
 /* Opens what path means to thread tid from there, with /proc/self and the links below it meaning the

@@ -36,27 +36,28 @@ int confine__copy_string(pid_t tid, uint64_t address, char *out, size_t size) {
   return -ENAMETOOLONG;
 }
 
-static void append(char *out, const char *text) {
-  size_t n = sys_strlen(out), length = sys_strlen(text);
+long confine__process_open(pid_t tid, const char *leaf, int flags) {
+  char path[96] = "/proc/";
+  size_t n = 6 + sys_decimal((uint64_t)tid, path + 6), length = sys_strlen(leaf);
+  if (n + length >= sizeof path)
+    return -ENAMETOOLONG;
   for (size_t i = 0; i <= length; i++)
-    out[n + i] = text[i];
+    path[n + i] = leaf[i];
+  return sys_openat(AT_FDCWD, path, flags | O_CLOEXEC, 0);
 }
 
-/* The text "/proc/TID/leaf". */
-static void process_path(char *out, pid_t tid, const char *leaf) {
-  char number[24];
-  sys_decimal((uint64_t)tid, number);
-  out[0] = '\0';
-  append(out, "/proc/");
-  append(out, number);
-  append(out, leaf);
+long confine__process_read(pid_t tid, const char *leaf, char *out, size_t size) {
+  long fd = confine__process_open(tid, leaf, O_RDONLY);
+  long got = fd < 0 ? fd : sys(__NR_read, fd, out, size - 1);
+  if (fd >= 0)
+    sys_close((int)fd);
+  out[got > 0 ? got : 0] = '\0';
+  return got;
 }
 
 /* A process that cannot be read is not guessed about: EPERM. */
 static long open_process(pid_t tid, const char *leaf) {
-  char path[96];
-  process_path(path, tid, leaf);
-  long fd = sys_openat(AT_FDCWD, path, HELD, 0);
+  long fd = confine__process_open(tid, leaf, O_PATH);
   return fd == -EACCES ? -EPERM : fd;
 }
 

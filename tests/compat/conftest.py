@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 pytest.register_assert_rewrite("workbench")
 
-from blackbox import RUNNERS, Programs, Who, find_prefix, lacking, make_scratch, make_user  # noqa: E402
+from blackbox import RUNNERS, Programs, Who, find_prefix, lacking, make_scratch, make_user, remove_user  # noqa: E402
 from workbench import Bench  # noqa: E402
 
 
@@ -35,7 +35,7 @@ def people():
     user, made = make_user()
     yield {"user": user, **({"root": Who("root", 0, 0)} if made else {})}
     if made:
-        subprocess.run(["userdel", made], check=False, stderr=subprocess.DEVNULL)
+        remove_user(made)
 
 
 @pytest.fixture(params=["root", "user"])

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 pytest.register_assert_rewrite("suite")
 
-from blackbox import Programs, Who, find_prefix, make_scratch, make_user  # noqa: E402
+from blackbox import Programs, Who, find_prefix, make_scratch, make_user, remove_user  # noqa: E402
 from suite import Attack  # noqa: E402
 
 
@@ -37,7 +37,7 @@ def people():
     root = Who("root", 0, 0)
     yield {"user": user} if user.uid == 0 or not made else {"root": root, "user": user}
     if made:
-        subprocess.run(["userdel", made], check=False, stderr=subprocess.DEVNULL)
+        remove_user(made)
 
 
 @pytest.fixture(params=["root", "user"])
