@@ -4,6 +4,8 @@ import os
 import subprocess
 from typing import NamedTuple
 
+from blackbox import has_entry_32
+
 LIMIT = 280
 JOBS = str(max(4, 2 * (os.cpu_count() or 1)))
 
@@ -17,6 +19,14 @@ NEEDS = {
     "proc-init-root": "an init in the same container",
     "mptcp": "CONFIG_MPTCP",
 }
+
+
+
+def needs(technique):
+    """What this host must give, and may not, for the attempt to work; or None."""
+    if technique.endswith("-int80") and not has_entry_32():
+        return "CONFIG_IA32_EMULATION"
+    return NEEDS.get(technique)
 
 
 class Technique(NamedTuple):
@@ -87,4 +97,4 @@ def without_control(checks):
     excuses = ("only root can try it", "only an ordinary user has something to gain",
                "needs a writable workspace", "the workspace's name is resolved", "cannot be tried here: ")
     return [f"{check['id']}: {check['why']}" for check in checks.values()
-            if check["verdict"] == "n/a" and not check["why"].startswith(excuses) and check["id"] not in NEEDS]
+            if check["verdict"] == "n/a" and not check["why"].startswith(excuses) and not needs(check["id"])]

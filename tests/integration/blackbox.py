@@ -1,8 +1,10 @@
 """What the black-box tests share: the people and places of a test, starting confine, watching processes."""
 import ctypes
 import dataclasses
+import functools
 import hashlib
 import json
+import mmap
 import os
 import platform
 import pwd
@@ -31,6 +33,24 @@ UNAVAILABLE = (
 HANG = 60
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+@functools.cache
+def has_entry_32():
+    """Whether this kernel runs 32-bit system calls. Where it does not, such a call ends the process."""
+    if platform.machine() != "x86_64":
+        return False
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+            code.write(bytes.fromhex("b840000000cd80c3"))  # mov $64 (getppid), %eax; int $0x80; ret
+            address = ctypes.addressof(ctypes.c_char.from_buffer(code))
+            os._exit(ctypes.CFUNCTYPE(ctypes.c_int)(address)() <= 0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def lacking(reason):

@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,8 +74,25 @@ static char *low_text(const char *format, ...) {
   return low(text, strlen(text) + 1);
 }
 
+/* Not every kernel for x86_64 has the 32-bit entry; without it the call ends the process. */
+static int has_entry_32;
+#define NO_ENTRY (-4096)
+
+static int find_entry_32(void) {
+  int status = 1;
+  pid_t child = fork();
+  if (child == 0) {
+    long result = 64; /* getppid */
+    __asm__ volatile("int $0x80" : "+a"(result) : : "r8", "r9", "r10", "r11", "memory");
+    _exit(result <= 0);
+  }
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 static __attribute__((noinline)) long int80(int number, const uint32_t *arguments) {
   long result = number;
+  if (!has_entry_32)
+    return NO_ENTRY;
   __asm__ volatile("sub $128, %%rsp\n push %%rbx\n push %%rbp\n"
                    "mov 0(%%rdi), %%ebx\n mov 4(%%rdi), %%ecx\n mov 8(%%rdi), %%edx\n mov 12(%%rdi), %%esi\n"
                    "mov 20(%%rdi), %%ebp\n mov 16(%%rdi), %%edi\n int $0x80\n"
@@ -93,6 +111,8 @@ static long native(long result) {
 #define CALL(...) native(syscall(__VA_ARGS__))
 
 static void show(const char *call, const char *object, long result) {
+  if (result == NO_ENTRY)
+    return;
   if (result < 0)
     printf("%s\t%s\t%s", call, object, strerrorname_np((int)-result));
   else
@@ -588,6 +608,7 @@ int main(int argc, char **argv) {
       mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
   if (arena == MAP_FAILED)
     die("mmap");
+  has_entry_32 = find_entry_32();
   make_values();
   tree_prepare();
   int f, flags = tree_flags("f", &f);

@@ -1,14 +1,14 @@
 """Calls that change metadata: inside a writable root what the kernel would say, outside nothing changes.
 
-metadata-calls makes some 8,700 of them and prints what each returned and changed. Its lines without a
-sandbox are compared with those inside one.
+metadata-calls makes some 8,700 of them, 5,800 where the kernel has no 32-bit entry, and prints what
+each returned and changed. Its lines without a sandbox are compared with those inside one.
 """
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from blackbox import HANG, program
+from blackbox import HANG, has_entry_32, program
 
 HERE = Path(__file__).parent
 REFUSAL = {"landlock": "EACCES", "namespace": "EROFS", "bwrap": "EROFS"}
@@ -49,7 +49,7 @@ def unconfined(calls, box):
         process = box.spawn([calls, "own", str(tree)])
         out, err = process.communicate(timeout=HANG)
         assert process.returncode == 0, err
-        assert len(out.splitlines()) > 8000
+        assert len(out.splitlines()) > (8000 if has_entry_32() else 5500)
         _controls[box.who] = lines(out, tree)
     return _controls[box.who]
 
@@ -128,7 +128,7 @@ def test_outside_nothing_changes(box, calls, mode):
         if effects and not any(f"fd {fd}" in key[1] for fd in range(47, 61)):
             refused += 1
             assert result in (refusal, "EBADF") or is_odd(box, *key, result), (key, control, result)
-    assert refused > 1500
+    assert refused > (1500 if has_entry_32() else 900)
 
 
 def is_odd(box, call, what, result):

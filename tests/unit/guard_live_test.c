@@ -94,6 +94,20 @@ static int call32(long number, long a, long b, long c) {
   return result < 0 ? (int)-result : 0;
 }
 
+/* Not every kernel for x86_64 has the 32-bit entry; without it the call ends the process. */
+static bool has_entry32(void) {
+  int status;
+  pid_t child = fork();
+
+  assert_true(child >= 0);
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL); /* the sanitizer's handler would report it */
+    _exit(call32(64 /* getppid */, 0, 0, 0) != 0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status);
+}
+
 static char *low_memory(void) {
   void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
@@ -145,7 +159,8 @@ static void terminal_injection(void **state) {
   try_injection(push_character, TIOCSTI | (1UL << 32));
   try_injection(push_character, TIOCSTI | (0xdeadbeefUL << 32));
 #ifdef __x86_64__
-  try_injection(push_character32, TIOCSTI);
+  if (has_entry32())
+    try_injection(push_character32, TIOCSTI);
 #endif
 }
 
@@ -219,8 +234,11 @@ static void calls32_are_refused(void **state) {
     {"fcntl64 lease", 221, {0, 1024, 1}, EACCES}, {"getppid", 64, {0}, 0},
   };
 
-  if (in_child(NO_FILTER, make_call32, &calls[COUNT(calls) - 1]) != 0)
-    skip();
+  if (!has_entry32()) {
+    print_message("# this kernel has no 32-bit entry: not tried\n");
+    return;
+  }
+  assert_int_equal(in_child(NO_FILTER, make_call32, &calls[COUNT(calls) - 1]), 0);
   for (size_t i = 0; i < COUNT(calls); i++) {
     int result = in_child(0, make_call32, &calls[i]);
 
@@ -506,6 +524,7 @@ static void *answer_all(void *context) {
 
 struct trap_test {
   unsigned mask;
+  bool entry32; /* make those calls too */
   const struct trapped *calls;
   size_t count;
 };
@@ -517,6 +536,8 @@ static void make_all(const struct trap_test *test, int tell) {
   if (listener < 0 || write(tell, &listener, sizeof listener) != sizeof listener)
     _exit(CHILD_BROKEN);
   for (size_t i = 0; i < test->count; i++) {
+    if (test->calls[i].entry32 && !test->entry32)
+      continue;
     int result = make_trapped(&test->calls[i]);
 
     if (result != test->calls[i].call.confined) {
@@ -577,7 +598,7 @@ static void metadata_is_trapped(void **state) {
     {"file_setattr 32", true, {NULL, 469, {0, 0, 0}, SUPERVISOR_ANSWER}},
 #endif
   };
-  struct trap_test test = {CONFINE__GUARD_METADATA, calls, COUNT(calls)};
+  struct trap_test test = {CONFINE__GUARD_METADATA, has_entry32(), calls, COUNT(calls)};
 
   assert_int_equal(in_child(NO_FILTER, under_supervisor, &test), 0);
 }
@@ -608,7 +629,7 @@ static void write_intent_is_trapped(void **state) {
     {"bind by socketcall 32", true, {NULL, 102, {2, 0, 0}, SUPERVISOR_ANSWER}},
 #endif
   };
-  struct trap_test test = {CONFINE__GUARD_OBSERVE, calls, COUNT(calls)};
+  struct trap_test test = {CONFINE__GUARD_OBSERVE, has_entry32(), calls, COUNT(calls)};
 
   assert_int_equal(in_child(NO_FILTER, under_supervisor, &test), 0);
 }
