@@ -1,5 +1,6 @@
 """Longer jobs, timed outside and inside in turn."""
 import resource
+import shutil
 import statistics
 import subprocess
 import time
@@ -36,6 +37,7 @@ def put_sources(folder):
 
 
 def put_writer(folder):
+    shutil.rmtree(folder / "w", ignore_errors=True)
     (folder / "w").mkdir()
     (folder / "w.py").write_text(SMALL_WRITES)
 
@@ -59,16 +61,18 @@ def middle_ratio(ours, theirs):
     return statistics.median(a / b for a, b in zip(ours, theirs))
 
 
-def compare(bench, who, prefixes, job, put, rounds):
+def compare(bench, who, prefixes, job, put, rounds, again=False):
     """prefixes: {name: words before the job's command}, the first one plain; put(folder) fills the folder of one
-    run. Each run has a new one, its workspace: ext4 takes long to use the inodes of deleted files again. Returns
-    rows by name, and the times they are made of."""
+    run. Each run has a new one, its workspace: ext4 takes long to use the inodes of deleted files again. With
+    again they share one, as somebody does who works there; then put also clears it. Returns rows by name, and the
+    times they are made of."""
     walls, used = {name: [] for name in prefixes}, {name: [] for name in prefixes}
     names = list(prefixes)
+    shared = bench.new_folder(who) if again else None
     for turn in range(rounds):
         # Whoever comes first finds the caches as the last one left them.
         for name in names[turn % len(names):] + names[:turn % len(names)]:
-            folder = bench.new_folder(who)
+            folder = shared or bench.new_folder(who)
             put(folder)
             give_all(folder, who)
             words = prefixes[name](folder) if callable(prefixes[name]) else prefixes[name]

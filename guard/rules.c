@@ -236,6 +236,9 @@ const struct guard_rule guard_rules[] = {
   NOTIFY_IN(METADATA, "fremovexattr"),
   NOTIFY_IN(METADATA, "removexattrat"),
   NOTIFY_IN(METADATA, "file_setattr"),
+  /* Allowed; the supervisor only needs to know that groups are no longer those it started with. */
+  NOTIFY_IN(METADATA, "setgroups"),
+  NOTIFY_IN(METADATA, "setgroups32"),
 
   /*
    * Limits and priorities of processes outside. By group or user they would reach those in any case.

@@ -4,6 +4,16 @@
 
 #include <linux/capability.h>
 
+/* linux/pidfd.h of Linux 6.13; 6.9 has OF_THREAD, PIDFD_THREAD there. */
+struct pidfd_info {
+  uint64_t mask, cgroup;
+  uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid, exit_code;
+};
+#define GET_INFO _IOWR(0xff, 11, struct pidfd_info)
+#define INFO_CREDENTIALS (1u << 1)
+#define OF_THREAD O_EXCL
+_Static_assert(sizeof(struct pidfd_info) == 64, "PIDFD_INFO_SIZE_VER0");
+
 /* Parts of an identity that are in force. */
 enum { CAPABILITIES = 1, IDS = 2 };
 
@@ -77,11 +87,41 @@ static int parse(const char *text, struct identity *identity) {
   return 0;
 }
 
-static int read_identity(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
+static int read_status(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
   char *text = supervisor->rest;
   if (confine__process_read(tid, "/status", text, sizeof supervisor->rest) <= 0)
     return -EPERM;
   return parse(text, identity);
+}
+
+/* Asks for the ids (PIDFD_GET_INFO, pidfd_open(2)) and the capabilities, at a fifth of the cost of a status file,
+ * which has the groups too. Returns 0, or a negated errno where the kernel does not tell. */
+static int ask_identity(const struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
+  struct pidfd_info info = {.mask = INFO_CREDENTIALS};
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = tid};
+  struct __user_cap_data_struct data[2];
+  long fd = sys(__NR_pidfd_open, tid, OF_THREAD);
+  if (fd < 0)
+    return (int)fd;
+  long r = sys(__NR_ioctl, fd, GET_INFO, &info);
+  sys_close((int)fd);
+  if (r == 0)
+    r = info.mask & INFO_CREDENTIALS ? sys(__NR_capget, &header, data) : -ESRCH;
+  if (r < 0)
+    return (int)r;
+  identity->fsuid = info.fsuid;
+  identity->fsgid = info.fsgid;
+  identity->effective = data[0].effective | (uint64_t)data[1].effective << 32;
+  identity->group_count = supervisor->group_count;
+  for (int i = 0; i < supervisor->group_count; i++)
+    identity->groups[i] = supervisor->groups[i];
+  return 0;
+}
+
+static int find_identity(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
+  if (!supervisor->regrouped && ask_identity(supervisor, tid, identity) == 0)
+    return 0;
+  return read_status(supervisor, tid, identity);
 }
 
 /* setfsuid(2) tells no errors; asking with an impossible id tells the present one. */
@@ -90,13 +130,15 @@ static int set_fsid(long number, uint32_t id) {
   return (uint32_t)sys(number, -1l) == id ? 0 : -EPERM;
 }
 
-static int set_effective(uint64_t effective) {
+static int set_effective(const struct confine__supervisor *supervisor, uint64_t effective) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  struct __user_cap_data_struct data[2];
-  long r = sys(__NR_capget, &header, data);
-  for (int i = 0; i < 2; i++)
-    data[i].effective = (uint32_t)(effective >> (32 * i)) & data[i].permitted;
-  return r < 0 ? (int)r : (int)sys(__NR_capset, &header, data);
+  struct __user_cap_data_struct data[2] = {{0}, {0}};
+  effective &= supervisor->permitted;
+  for (int i = 0; i < 2; i++) {
+    data[i].permitted = (uint32_t)(supervisor->permitted >> (32 * i));
+    data[i].effective = (uint32_t)(effective >> (32 * i));
+  }
+  return (int)sys(__NR_capset, &header, data);
 }
 
 /* The file system ids and groups are the supervisor's own, as they are until a command gives some up. */
@@ -124,7 +166,7 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
     supervisor->caller.effective = 0;
     return 0;
   }
-  int r = read_identity(supervisor, tid, &identity);
+  int r = find_identity(supervisor, tid, &identity);
   supervisor->taken = CAPABILITIES;
   if (r == 0 && !has_own_ids(supervisor, &identity)) {
     supervisor->taken |= IDS;
@@ -132,7 +174,7 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
   }
   /* Capabilities in a user namespace of the command's own count for nothing outside it. */
   if (r == 0)
-    r = set_effective(supervisor->flags & CONFINE__PLAN_USERNS ? 0 : identity.effective);
+    r = set_effective(supervisor, supervisor->flags & CONFINE__PLAN_USERNS ? 0 : identity.effective);
   supervisor->caller.fsuid = identity.fsuid;
   supervisor->caller.effective = identity.effective;
   if (r < 0)
@@ -143,7 +185,7 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
 void confine__identity_return(struct confine__supervisor *supervisor) {
   if (!supervisor->taken)
     return;
-  set_effective(supervisor->capabilities);
+  set_effective(supervisor, supervisor->capabilities);
   if (supervisor->taken & IDS)
     set_ids(supervisor->uid, supervisor->gid, supervisor->group_count, supervisor->groups);
   supervisor->taken = 0;

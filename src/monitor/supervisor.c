@@ -21,8 +21,9 @@ static int note_own_identity(struct confine__supervisor *supervisor) {
   supervisor->capabilities = data[0].effective | (uint64_t)data[1].effective << 32;
   supervisor->uid = (uint32_t)sys(__NR_geteuid);
   supervisor->gid = (uint32_t)sys(__NR_getegid);
-  /* Without these nothing in the tree can have become anybody else: no_new_privs is set. */
-  supervisor->privileged = (supervisor->capabilities & (1ull << CAP_SETUID)) != 0;
+  supervisor->permitted = data[0].permitted | (uint64_t)data[1].permitted << 32;
+  /* Without any nothing in the tree can have become anybody else, or less: no_new_privs is set. */
+  supervisor->privileged = supervisor->permitted != 0;
   if (!supervisor->privileged)
     return 0;
   r = sys(__NR_getgroups, CONFINE__GROUPS_MAX, supervisor->groups);
@@ -97,6 +98,10 @@ static long answer(struct confine__supervisor *supervisor, const struct seccomp_
   switch (call) {
   case CONFINE__CALL_none:
     return -ENOSYS;
+  case CONFINE__CALL_setgroups:
+  case CONFINE__CALL_setgroups32:
+    supervisor->regrouped = 1;
+    return CONFINE__LET_KERNEL;
   case CONFINE__CALL_setpriority:
   case CONFINE__CALL_ioprio_set:
   case CONFINE__CALL_prlimit64:

@@ -227,7 +227,8 @@ static void drop_capability(int capability) {
     die("capset");
 }
 
-enum { ALL, ONLY_FSUID, ONLY_EUID, GROUPS, FSGID, NO_FOWNER, NO_CHOWN, FORMS };
+/* Those that change groups come last: from then on the supervisor looks identities up in another way. */
+enum { ONLY_FSUID, ONLY_EUID, FSGID, NO_FOWNER, NO_CHOWN, ALL, GROUPS, FORMS };
 
 static void give_up(int form, uid_t uid) {
   const gid_t group = 4321;
@@ -263,7 +264,7 @@ static void give_up(int form, uid_t uid) {
 }
 
 static int identity(uid_t uid) {
-  static const char *const forms[] = {"all", "fsuid", "euid", "groups", "fsgid", "no-fowner", "no-chown"};
+  static const char *const forms[] = {"fsuid", "euid", "fsgid", "no-fowner", "no-chown", "all", "groups"};
   static const char *const names[] = {"roots", "users", "groups", "strangers"};
   for (int form = 0; form < FORMS; form++) {
     for (int i = 0; i < 4; i++) {
