@@ -76,6 +76,8 @@ def explained(box, call, what, outside, inside):
     if box.who.uid == 0 and inside == "EPERM" and what in (
             "trusted.new", "security.new", "security.capability", "10", "20"):
         return "root keeps no CAP_SYS_ADMIN, CAP_SETFCAP and CAP_LINUX_IMMUTABLE"
+    if box.who.uid == 0 and inside == "EACCES" and what == "through init":
+        return "root keeps too few capabilities to look into a process outside"
     if box.who.uid != 0 and what == "acl of a stranger" and box.runner != "landlock":
         return "in a user namespace somebody else's id has no name"
     if box.who.uid != 0 and box.runner == "bwrap" and inside == "EINVAL" and outside in ("EPERM", "EOPNOTSUPP"):

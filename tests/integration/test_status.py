@@ -219,7 +219,7 @@ def test_a_signal_to_confine_reaches_the_command(box, form, number):
     script = ("import signal, sys, time\n"
               f"signal.signal({int(number)}, lambda *_: (open('got', 'w').close(), sys.exit(11)))\n"
               "open('ready', 'w').close()\n"
-              "time.sleep(60)\n")
+              "while True: time.sleep(0.05)\n")  # one long sleep may begin after the signal, before Python looks
     words = ["/usr/bin/python3", "-c", script]
     start = box.run_words(words) if form == "run" else box.wrap(*words)["argv"]
     process = box.spawn(start, start_new_session=True)
