@@ -117,6 +117,7 @@ struct sys_mount_attr {
   uint64_t attr_set, attr_clr, propagation, userns_fd;
 };
 
+#define SYS_PIDFD_THREAD O_EXCL /* pidfd_open(2), Linux 6.9 */
 #define SYS_WALL 0x40000000 /* wait4(2): children of any kind */
 
 /* openat2(2) */

@@ -4,14 +4,13 @@
 
 #include <linux/capability.h>
 
-/* linux/pidfd.h of Linux 6.13; 6.9 has OF_THREAD, PIDFD_THREAD there. */
+/* linux/pidfd.h of Linux 6.13 */
 struct pidfd_info {
   uint64_t mask, cgroup;
   uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid, exit_code;
 };
 #define GET_INFO _IOWR(0xff, 11, struct pidfd_info)
 #define INFO_CREDENTIALS (1u << 1)
-#define OF_THREAD O_EXCL
 _Static_assert(sizeof(struct pidfd_info) == 64, "PIDFD_INFO_SIZE_VER0");
 
 /* Parts of an identity that are in force. */
@@ -100,7 +99,7 @@ static int ask_identity(const struct confine__supervisor *supervisor, pid_t tid,
   struct pidfd_info info = {.mask = INFO_CREDENTIALS};
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = tid};
   struct __user_cap_data_struct data[2];
-  long fd = sys(__NR_pidfd_open, tid, OF_THREAD);
+  long fd = sys(__NR_pidfd_open, tid, SYS_PIDFD_THREAD);
   if (fd < 0)
     return (int)fd;
   long r = sys(__NR_ioctl, fd, GET_INFO, &info);

@@ -3,8 +3,6 @@
 
 #include "guard/calls.h"
 
-#define PIDFD_THREAD_FLAG O_EXCL /* PIDFD_THREAD of linux/pidfd.h */
-
 #ifndef __NR_pidfd_getfd
 #define __NR_pidfd_getfd 438
 #endif
@@ -20,7 +18,7 @@ static long process_of(pid_t tid) {
 }
 
 long confine__copy_descriptor(pid_t tid, int fd) {
-  long process = sys(__NR_pidfd_open, tid, PIDFD_THREAD_FLAG);
+  long process = sys(__NR_pidfd_open, tid, SYS_PIDFD_THREAD);
   if (process == -EINVAL) {
     long pid = process_of(tid);
     process = pid < 0 ? pid : sys(__NR_pidfd_open, pid, 0);

@@ -217,6 +217,11 @@ static int is_unusable(const struct confine__front_result *front) {
   }
 }
 
+/* The runner around the launcher has ended before that one said anything. */
+static int is_silent_failure(const struct confine__front_result *front) {
+  return !front->started && front->step == CONFINE__STEP_NONE && !front->timed_out;
+}
+
 static int has_terminal(void) {
   return isatty(0) || isatty(1) || isatty(2);
 }
@@ -254,10 +259,15 @@ static int try_runner(struct call *call, confine_runner id, int sole, confine_er
     if (id == CONFINE_RUNNER_LANDLOCK && confine__provider_host(call->provider)->landlock_abi < 1)
       return 0;
     r = run_direct(call, runner, error);
+  } else if (id == CONFINE_RUNNER_CUSTOM) {
+    r = run_custom(call, runner, error);
   } else {
-    if (id != CONFINE_RUNNER_CUSTOM && confine__provider_probe(call->provider, id, error) < 0)
+    /* A probe is one more start of the runner: it decides between several, and explains what has failed. */
+    if (!sole && confine__provider_probe(call->provider, id, error) < 0)
       return 0;
-    r = id == CONFINE_RUNNER_CUSTOM ? run_custom(call, runner, error) : run_wrapped(call, runner, error);
+    r = run_wrapped(call, runner, error);
+    if (r == 0 && is_silent_failure(&call->front) && confine__provider_probe(call->provider, id, error) < 0)
+      return 0;
   }
   if (r < 0)
     return r;
