@@ -51,6 +51,15 @@ void quote_shell(FILE *out, const char *text) {
   fputc('\'', out);
 }
 
+/* The character that begins here if YAML takes it for a line break (and folds the spaces around it), a byte order
+ * mark or no character at all, though it is fine UTF-8; else 0. All of these have three bytes. */
+static unsigned unprintable(const unsigned char *c) {
+  if (c[0] < 0xe2 || c[0] > 0xef)
+    return 0;
+  unsigned code = (c[0] & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u);
+  return code == 0x2028 || code == 0x2029 || code == 0xfeff || code == 0xfffe || code == 0xffff ? code : 0;
+}
+
 void quote_yaml(FILE *out, const char *text) {
   enum kind kind = kind_of(text);
   if (kind == PLAIN && !strchr(text, ':')) {
@@ -59,14 +68,19 @@ void quote_yaml(FILE *out, const char *text) {
   }
   fputc('"', out);
   for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-    if (*c == '"' || *c == '\\')
+    unsigned code = unprintable(c);
+    if (code) {
+      fprintf(out, "\\u%04x", code);
+      c += 2;
+    } else if (*c == '"' || *c == '\\') {
       fprintf(out, "\\%c", *c);
-    else if (*c < ' ' || *c == 0x7f)
+    } else if (*c < ' ' || *c == 0x7f) {
       fprintf(out, "\\x%02x", *c);
-    else if (*c == 0xc2 && c[1] < 0xa0)
+    } else if (*c == 0xc2 && c[1] < 0xa0) {
       fprintf(out, "\\x%02x", *++c);
-    else
+    } else {
       fputc(*c, out);
+    }
   }
   fputc('"', out);
 }

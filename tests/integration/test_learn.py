@@ -261,7 +261,7 @@ def test_the_temporary_area_in_read_only_mode(box):
 
 
 ODD = ["with space", "quote's", 'double"', "new\nline", "$(id)", "back\\slash", "*", "esc\x1b[31m", "ü", "c1\x85x", "-x:#y",
-       os.fsdecode(b"bytes\xff\xfe")]
+       "line \u2028 end", "mark\ufeff", "none\uffff", os.fsdecode(b"bytes\xff\xfe")]
 
 
 def test_odd_names_for_a_shell_and_for_yaml(box):
@@ -276,7 +276,7 @@ def test_odd_names_for_a_shell_and_for_yaml(box):
     process = box.spawn(start)
     out, err = process.communicate(timeout=HANG)
     assert err == b""
-    assert not set(out) - {*range(32, 127), 10, *"ü".encode()}, "fit for a terminal"
+    assert not set(out) - {*range(32, 127), 10, *"ü\u2028\ufeff\uffff".encode()}, "fit for a terminal"
     options = out.split(b"Options that allow it:\n", 1)[1].split(b"\n\n", 1)[0]
     report = box.report_path()
     line = b'exec "$0" run --runner "$1" --report "$2" ' + options + b' -- "${@:3}"'
