@@ -30,12 +30,13 @@ enum confine__operation {
   CONFINE__OPERATION_UTIMES = 14,
   CONFINE__OPERATION_XATTR = 15,
   CONFINE__OPERATION_FLAGS = 16,
+  CONFINE__OPERATION_LAST = CONFINE__OPERATION_FLAGS,
 };
 
 struct confine__denial {
   int32_t operation, error; /* enum confine__operation; errno the runner answers with */
   int32_t pid;              /* of the first */
-  char comm[16];
+  char comm[16];            /* with a zero byte */
   uint64_t count;
   uint32_t path, path_length; /* offset into names; without the zero byte that follows */
 };

@@ -115,6 +115,11 @@ static void on_signal(struct front *front) {
   }
 }
 
+/* What can stop a process (signal(7)). */
+static int is_stop(int number) {
+  return number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
+}
+
 /* A shell tells people by which signal its job stopped. One that is ignored here would stop nothing. */
 static void stop_like(int number) {
   struct sigaction action;
@@ -129,6 +134,8 @@ static void stop_like(int number) {
 /* Our own parent sees a stopped job only if this process stops too. A caller outside is told instead, since
  * a stopped launcher would not hear its answer. */
 static void on_stopped(struct front *front, const struct confine__message *message) {
+  if (!is_stop(message->value))
+    return; /* it would end this process, and no command has stopped by it */
   if (front->options->outside >= 0) {
     report(front, message);
     return;
@@ -186,13 +193,17 @@ static void send_denials(struct front *front) {
 static void take_denial(struct front *front, const struct confine__denial_message *message, size_t size) {
   struct confine__denials *denials = front->options->denials;
   size_t offset = offsetof(struct confine__denial_message, path);
+  if (!denials || size < offset)
+    return;
+  if (message->head.value < CONFINE__OPERATION_OPEN || message->head.value > CONFINE__OPERATION_LAST) {
+    denials->dropped += message->count; /* without a name for it, it can be counted and not be told */
+    return;
+  }
   struct confine__denial denial = {.operation = message->head.value,
                                    .error = message->head.detail,
                                    .pid = message->head.index,
                                    .count = message->count};
-  if (!denials || size < offset)
-    return;
-  memcpy(denial.comm, message->comm, sizeof denial.comm);
+  memcpy(denial.comm, message->comm, sizeof denial.comm - 1);
   confine__denials_add(denials, &denial, message->path, size - offset);
 }
 
