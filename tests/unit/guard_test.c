@@ -21,6 +21,7 @@
 #include "guard/filters.h"
 
 #include "guard_numbers.h"
+#include "guard_run.h"
 
 #define CASES_MIN 150
 #define LINE_MAX_BYTES 256
@@ -77,46 +78,13 @@ struct guard_case {
   struct seccomp_data call;
 };
 
-/* What the kernel's seccomp accepts of classic BPF, and no more. Fails the test on anything else. */
 static uint32_t run_filter(const struct confine__guard_filter *filter,
                            const struct seccomp_data *call, unsigned *steps) {
-  uint32_t accumulator = 0;
+  uint32_t answer;
 
-  for (unsigned at = 0; at < filter->len; at++) {
-    const struct sock_filter *in = &filter->filter[at];
-    bool yes;
-
-    (*steps)++;
-    switch (in->code) {
-    case BPF_LD | BPF_W | BPF_ABS:
-      assert_true(in->k % 4 == 0 && in->k < sizeof *call);
-      memcpy(&accumulator, (const char *)call + in->k, 4);
-      continue;
-    case BPF_ALU | BPF_AND | BPF_K:
-      accumulator &= in->k;
-      continue;
-    case BPF_JMP | BPF_JA:
-      at += in->k;
-      continue;
-    case BPF_JMP | BPF_JEQ | BPF_K:
-      yes = accumulator == in->k;
-      break;
-    case BPF_JMP | BPF_JGE | BPF_K:
-      yes = accumulator >= in->k;
-      break;
-    case BPF_JMP | BPF_JSET | BPF_K:
-      yes = (accumulator & in->k) != 0;
-      break;
-    case BPF_RET | BPF_K:
-      return in->k;
-    default:
-      fail_msg("instruction %u has the code %#x", at, in->code);
-      return 0;
-    }
-    at += yes ? in->jt : in->jf;
-  }
-  fail_msg("ran past the end of filter %u", filter->mask);
-  return 0;
+  if (guard_run(filter->filter, filter->len, call, &answer, steps) != 0)
+    fail_msg("filter %u is not one that the kernel takes", filter->mask);
+  return answer;
 }
 
 static const struct confine__guard_filter *find(const struct table *table, unsigned mask) {
