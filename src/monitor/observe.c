@@ -76,6 +76,7 @@ static int permitted(const struct confine__supervisor *supervisor, int object, i
 /* A path in two: its parent directory, opened, and the last name. */
 struct place {
   long parent;
+  int slash; /* behind the name, which then means a directory */
   char name[NAME_LIMIT + 1];
 };
 
@@ -90,6 +91,7 @@ static int find_parent(const struct observed *call, long from, struct place *pla
   struct confine__supervisor *supervisor = call->supervisor;
   char *path = supervisor->path;
   size_t end = sys_strlen(path);
+  place->slash = end > 1 && path[end - 1] == '/';
   while (end > 1 && path[end - 1] == '/')
     end--;
   size_t start = end;
@@ -309,6 +311,18 @@ static void written_object(const struct observed *call, int target, int operatio
     record(call, operation, S_ISREG(st.st_mode) ? supervisor->refusal : EACCES, supervisor->link, (size_t)length);
 }
 
+/* The same for what is no link, known by its parent: most such files are where they may be, and their directory
+ * alone tells. */
+static void written_place(const struct observed *call, const struct place *place, int mode) {
+  if (!(mode & W) || !outside(call, place))
+    return;
+  long target = sys_openat((int)place->parent, place->name, HELD | O_NOFOLLOW, 0);
+  if (target < 0)
+    return;
+  written_object(call, (int)target, CONFINE__OPERATION_OPEN, mode);
+  sys_close((int)target);
+}
+
 /* Opens what a path in the caller's memory means, or returns a negated errno. */
 static long find_object(const struct observed *call, int dirfd, uint64_t path, int follow) {
   struct confine__supervisor *supervisor = call->supervisor;
@@ -363,16 +377,20 @@ static void opened(const struct observed *call, int dirfd, uint64_t path, uint64
     existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode);
     return;
   }
-  /* Most are new files where they may be: the parent alone tells. */
   int r = find_place(call, dirfd, path, &place);
+  if (r == 0 && place.slash)
+    r = -EISDIR; /* whatever is there (open(2)) */
   int there = r == 0 && exists(&place, &st);
-  if (there && !(flags & O_EXCL) && existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode) == -ENOENT &&
-      follow) {
-    /* A symbolic link to nothing: what it names would be made. */
-    for (int links = 0; r == 0 && there && S_ISLNK(st.st_mode) && links < LINKS_MAX; links++) {
-      r = follow_place(call, &place);
-      there = r == 0 && exists(&place, &st);
+  if (there && !(flags & O_EXCL) && S_ISLNK(st.st_mode)) {
+    if (existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode) == -ENOENT && follow) {
+      /* A symbolic link to nothing: what it names would be made. */
+      for (int links = 0; r == 0 && there && S_ISLNK(st.st_mode) && links < LINKS_MAX; links++) {
+        r = follow_place(call, &place);
+        there = r == 0 && exists(&place, &st);
+      }
     }
+  } else if (there && !(flags & O_EXCL)) {
+    written_place(call, &place, mode);
   }
   if (r == 0 && !there)
     made_name(call, &place, CONFINE__OPERATION_CREATE);

@@ -381,13 +381,11 @@ int confine__target_inside(struct confine__supervisor *supervisor, int *target) 
 
 int confine__target_named_inside(struct confine__supervisor *supervisor, int target) {
   struct stat object;
-  if (supervisor->flags & CONFINE__PLAN_MOUNTS && sys(__NR_fstat, target, &object) == 0 &&
-      is_private(supervisor, &object))
-    return 1;
   if (confine__target_name(supervisor, target) < 0 || supervisor->link[0] != '/')
     return 1;
   for (size_t i = 0; i < supervisor->root_count; i++)
     if (sys_path_beneath(supervisor->link, supervisor->roots[i].path))
       return 1;
-  return 0;
+  return supervisor->flags & CONFINE__PLAN_MOUNTS && sys(__NR_fstat, target, &object) == 0 &&
+         is_private(supervisor, &object);
 }
