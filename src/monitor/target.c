@@ -178,8 +178,8 @@ static int step(struct walk *walk, int follow_last) {
   name[length] = '\0';
   const char *after = rest + start + length;
   int last = *after == '\0';
-  long fd = is_self(walk, name) ? open_process(walk->tid, "")
-                                : sys_openat((int)walk->at, name, HELD | O_NOFOLLOW, 0);
+  int self = (!last || follow_last) && is_self(walk, name); /* not followed it is a link as any other */
+  long fd = self ? open_process(walk->tid, "") : sys_openat((int)walk->at, name, HELD | O_NOFOLLOW, 0);
   if (fd < 0)
     return (int)fd;
   long r = sys(__NR_fstat, fd, &st);

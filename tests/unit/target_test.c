@@ -130,6 +130,15 @@ static void test_paths_lead_where_the_kernel_goes(void **state) {
   check_path(path, 1);
 }
 
+/* Reached by a link before it, so that it is not the kernel who walks. */
+static void test_a_link_of_proc_itself(void **state) {
+  (void)state;
+  assert_int_equal(symlink("/", "in/top"), 0);
+  check_path("in/top/proc/self", 0);
+  check_path("in/top/proc/thread-self", 0);
+  check_path("in/top/proc/self/", 0);
+}
+
 static int link_chain(int length) {
   char name[32], target[32];
   for (int i = 0; i < length; i++) {
@@ -391,6 +400,7 @@ static void test_whose_limits_may_be_changed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_paths_lead_where_the_kernel_goes),
+    cmocka_unit_test(test_a_link_of_proc_itself),
     cmocka_unit_test(test_forty_links_and_no_more),
     cmocka_unit_test(test_a_failed_start_is_handed_on_and_nothing_stays_open),
     cmocka_unit_test(test_inside_and_outside),
