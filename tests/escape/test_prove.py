@@ -56,7 +56,7 @@ class Proof:
         self.process = subprocess.Popen([programs.confine, "doctor", "--prove", *words], cwd="/",
                                         stdin=subprocess.DEVNULL, preexec_fn=prepare, env=environment, **streams)
 
-    def end(self, limit=120):
+    def end(self, limit=240):
         out, err = self.process.communicate(timeout=limit)
         return self.process.returncode, (out or b"").decode(), (err or b"").decode()
 
