@@ -30,6 +30,9 @@ int escape_put(const char *path, const char *text, mode_t mode);
 /* Reads at most size - 1 bytes as a string without its last newline; length or -errno. */
 int escape_get(const char *path, char *text, size_t size);
 int escape_copy_program(struct escape_ctx *c, const char *to, mode_t mode);
+/* The names in a directory, one after the other with their zero bytes; returns the bytes used. What does
+ * not fit is left out. */
+size_t escape_names(const char *path, char *out, size_t size);
 void escape_remove_tree(const char *path);
 
 /* Keeps others that run techniques on the same setting of the host waiting, until this process ends;
@@ -40,7 +43,6 @@ void escape_lock(const char *path);
  * flags, links and contents, not access times. The comparison fills ctx->why. */
 int escape_snapshot_take(struct escape_ctx *c);
 bool escape_snapshot_changed(struct escape_ctx *c);
-void escape_snapshot_free(struct escape_ctx *c);
 
 /*
  * Forks an outside helper which runs work(c, stop) and ends; returns when the helper has called

@@ -2,11 +2,9 @@
 #include "abi.h"
 #include "outside.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -22,10 +20,13 @@ struct entry {
   unsigned flags;
 };
 
+/* Only the entries in use cost anything; from the allocator all would have to be cleared. */
 struct escape_snapshot {
   size_t count;
   struct entry entry[ENTRIES];
 };
+
+static struct escape_snapshot before, now;
 
 /* FNV-1a */
 static uint64_t mix(uint64_t hash, const void *data, size_t size)
@@ -96,27 +97,18 @@ static void walk(struct escape_snapshot *s, const char *root, const char *below,
   if (!S_ISDIR(e->st.st_mode))
     return;
 
-  struct dirent **list;
-  int n = scandir(path, &list, NULL, alphasort);
-  for (int i = 0; i < n; i++) {
-    const char *name = list[i]->d_name;
-    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
-      char next[ESCAPE_PATH];
-      if (snprintf(next, sizeof next, "%s%s%s", below, *below ? "/" : "", name) <
-          (int)sizeof next)
-        walk(s, root, next, depth + 1);
-    }
-    free(list[i]);
-  }
-  if (n >= 0)
-    free(list);
+  char names[ENTRIES * 64], next[ESCAPE_PATH];
+  size_t size = escape_names(path, names, sizeof names);
+  for (size_t at = 0; at < size; at += strlen(names + at) + 1)
+    if (snprintf(next, sizeof next, "%s%s%s", below, *below ? "/" : "", names + at) <
+        (int)sizeof next)
+      walk(s, root, next, depth + 1);
 }
 
 int escape_snapshot_take(struct escape_ctx *c)
 {
-  c->snapshot = calloc(1, sizeof *c->snapshot);
-  if (!c->snapshot)
-    return -ENOMEM;
+  c->snapshot = &before;
+  before.count = 0;
   walk(c->snapshot, c->victim, "", 0);
   return c->snapshot->count ? 0 : -ENOENT;
 }
@@ -160,28 +152,21 @@ static const char *difference(const struct entry *a, const struct entry *b)
 
 bool escape_snapshot_changed(struct escape_ctx *c)
 {
-  struct escape_snapshot *now = calloc(1, sizeof *now);
   bool changed = false;
 
-  if (!now || !c->snapshot)
-    goto out;
-  walk(now, c->victim, "", 0);
-  for (size_t i = 0; i < now->count && !changed; i++)
-    if (!find(c->snapshot, now->entry[i].path))
-      changed = escape_because(c, "victim/%s was made", now->entry[i].path);
+  if (!c->snapshot)
+    return false;
+  now.count = 0;
+  walk(&now, c->victim, "", 0);
+  for (size_t i = 0; i < now.count && !changed; i++)
+    if (!find(c->snapshot, now.entry[i].path))
+      changed = escape_because(c, "victim/%s was made", now.entry[i].path);
   for (size_t i = 0; i < c->snapshot->count && !changed; i++) {
-    const struct entry *was = &c->snapshot->entry[i], *is = find(now, was->path);
+    const struct entry *was = &c->snapshot->entry[i], *is = find(&now, was->path);
     const char *how = is ? difference(was, is) : "is gone";
     if (how)
       changed = escape_because(c, "victim%s%s %s", *was->path ? "/" : "", was->path, how);
   }
-out:
-  free(now);
   return changed;
 }
 
-void escape_snapshot_free(struct escape_ctx *c)
-{
-  free(c->snapshot);
-  c->snapshot = NULL;
-}
