@@ -11,14 +11,6 @@ MODES = ("read-only", "workspace-write")
 ISOLATED = "network,process,ipc"
 
 
-@pytest.fixture(params=RUNNERS)
-def runner(request, who, doctor):
-    entry = doctor(who).get(request.param)
-    if not entry or not entry["usable"]:
-        lacking(f"{request.param} is not usable by {who.name}: {entry and entry['reason']}")
-    return request.param
-
-
 @pytest.fixture(params=MODES)
 def mode(request):
     return request.param

@@ -1,4 +1,4 @@
-"""Fixtures of the black-box tests. Each test runs as root and as an ordinary user made for the run,
+"""Fixtures of all tests of the installed programs. Each test runs as root and as an ordinary user made for the run,
 under each runner where the runner matters, in folders of its own below /var/tmp."""
 import json
 import os
@@ -44,19 +44,25 @@ def who(request):
 
 
 @pytest.fixture(scope="session")
-def usable_runners(programs):
-    """A function: which runners the host can use for somebody, with the reason why not."""
+def doctor(programs):
+    """A function: what `confine doctor` says to somebody of each runner, by name."""
     known = {}
 
-    def usable(who):
+    def ask(who):
         if who not in known:
             done = subprocess.run([programs.confine, "doctor", "--json"], preexec_fn=who.become, check=False,
                                   cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
-            entries = json.loads(done.stdout)["runners"]
-            known[who] = {entry["name"]: None if entry["usable"] else entry["reason"] or "?" for entry in entries}
+            known[who] = {entry["name"]: entry for entry in json.loads(done.stdout)["runners"]}
         return known[who]
 
-    return usable
+    return ask
+
+
+@pytest.fixture(scope="session")
+def usable_runners(doctor):
+    """A function: which runners the host can use for somebody, with the reason why not."""
+    return lambda who: {name: None if entry["usable"] else entry["reason"] or "?"
+                        for name, entry in doctor(who).items()}
 
 
 @pytest.fixture(params=RUNNERS)

@@ -308,7 +308,7 @@ def find_prefix(scratch):
     if given:
         return Path(given)
     prefix = scratch / "prefix"
-    top = Path(__file__).resolve().parents[2]
+    top = Path(__file__).resolve().parents[1]
     subprocess.run([top / "dev", "install", prefix], check=True, stdin=subprocess.DEVNULL)
     return prefix
 
