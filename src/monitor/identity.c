@@ -160,7 +160,7 @@ static int set_ids(uint32_t fsuid, uint32_t fsgid, int count, const uint32_t *gr
 
 int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
   struct identity identity;
-  if (!supervisor->privileged) {
+  if (!supervisor->permitted) {
     supervisor->caller.fsuid = supervisor->uid;
     supervisor->caller.effective = 0;
     return 0;

@@ -381,16 +381,15 @@ static void opened(const struct observed *call, int dirfd, uint64_t path, uint64
   if (r == 0 && place.slash)
     r = -EISDIR; /* whatever is there (open(2)) */
   int there = r == 0 && exists(&place, &st);
-  if (there && !(flags & O_EXCL) && S_ISLNK(st.st_mode)) {
-    if (existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode) == -ENOENT && follow) {
-      /* A symbolic link to nothing: what it names would be made. */
-      for (int links = 0; r == 0 && there && S_ISLNK(st.st_mode) && links < LINKS_MAX; links++) {
-        r = follow_place(call, &place);
-        there = r == 0 && exists(&place, &st);
-      }
-    }
-  } else if (there && !(flags & O_EXCL)) {
+  int opens = there && !(flags & O_EXCL);
+  if (opens && !S_ISLNK(st.st_mode)) {
     written_place(call, &place, mode);
+  } else if (opens && existing(call, dirfd, path, follow, CONFINE__OPERATION_OPEN, mode) == -ENOENT && follow) {
+    /* A symbolic link to nothing: what it names would be made. */
+    for (int links = 0; r == 0 && there && S_ISLNK(st.st_mode) && links < LINKS_MAX; links++) {
+      r = follow_place(call, &place);
+      there = r == 0 && exists(&place, &st);
+    }
   }
   if (r == 0 && !there)
     made_name(call, &place, CONFINE__OPERATION_CREATE);

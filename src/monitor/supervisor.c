@@ -23,8 +23,7 @@ static int note_own_identity(struct confine__supervisor *supervisor) {
   supervisor->gid = (uint32_t)sys(__NR_getegid);
   supervisor->permitted = data[0].permitted | (uint64_t)data[1].permitted << 32;
   /* Without any nothing in the tree can have become anybody else, or less: no_new_privs is set. */
-  supervisor->privileged = supervisor->permitted != 0;
-  if (!supervisor->privileged)
+  if (!supervisor->permitted)
     return 0;
   r = sys(__NR_getgroups, CONFINE__GROUPS_MAX, supervisor->groups);
   supervisor->group_count = (int)r;

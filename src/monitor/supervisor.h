@@ -35,7 +35,6 @@ struct confine__supervisor {
   int refusal;       /* errno that the runner answers with outside the writable roots */
   pid_t monitor;     /* ancestor of every process of the command */
   int taken;         /* what of another identity is in force: bits of identity.c */
-  int privileged;    /* callers may have another identity than the supervisor */
   int regrouped;     /* a process of the tree has changed its groups: they must be read */
   uint64_t private_devices[2]; /* of /dev and its relatives, and of /dev/pts, in the command's tree */
   int private_known;
@@ -47,7 +46,7 @@ struct confine__supervisor {
   pid_t last_caller; /* for the choice of wake mode */
   int streak, synchronous;
   uint64_t capabilities; /* the supervisor's own effective set, to return to */
-  uint64_t permitted;
+  uint64_t permitted;    /* 0: every caller has the supervisor's identity */
   uint32_t uid, gid;
   int group_count;
   /* What every run touches lies before this, on one page. */

@@ -21,7 +21,6 @@ NEEDS = {
 }
 
 
-
 def needs(technique):
     """What this host must give, and may not, for the attempt to work; or None."""
     if technique.endswith("-int80") and not has_entry_32():
