@@ -215,7 +215,7 @@ _Noreturn void launcher_run(struct launcher *launcher) {
   struct confine__front_options options = {.keep_background = (launcher->monitor & 2) != 0,
                                            .follow_parent = 1,
                                            .parent = launcher->parent,
-                                           .denials = &denials,
+                                           .denials = plan->flags & CONFINE__PLAN_OBSERVE ? &denials : NULL,
                                            .release_stdio = 1,
                                            .last_act = 1,
                                            .cwd_hidden = launcher->cwd_lost,

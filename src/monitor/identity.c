@@ -19,6 +19,7 @@ enum { CAPABILITIES = 1, IDS = 2 };
 struct identity {
   uint32_t fsuid, fsgid;
   uint64_t effective;
+  int whole; /* nothing that is permitted is not effective */
   uint32_t groups[CONFINE__GROUPS_MAX];
   int group_count;
 };
@@ -77,6 +78,7 @@ static int parse(const char *text, struct identity *identity) {
   if (!confine__status_number(text, "CapEff:", 16, &identity->effective))
     return -EPERM;
   const char *groups = field(text, "Groups:");
+  identity->whole = 0;
   identity->group_count = 0;
   while (groups && (groups = take_number(groups, 10, &value)) != NULL) {
     if (identity->group_count == CONFINE__GROUPS_MAX)
@@ -93,24 +95,45 @@ static int read_status(struct confine__supervisor *supervisor, pid_t tid, struct
   return parse(text, identity);
 }
 
-/* Asks for the ids (PIDFD_GET_INFO, pidfd_open(2)) and the capabilities, at a fifth of the cost of a status file,
+/* The thread's ids. Its descriptor is kept for the next call, which is mostly the same thread's. A pid that has gone
+ * to another thread is not mistaken for the one before: its descriptor names nobody any more. */
+static long ask_ids(struct confine__supervisor *supervisor, pid_t tid, struct pidfd_info *info) {
+  int kept = supervisor->asked_tid == tid;
+  for (int i = 0; i < 2; i++, kept = 0) {
+    if (!kept) {
+      if (supervisor->asked_tid)
+        sys_close(supervisor->asked_descriptor);
+      long fd = sys(__NR_pidfd_open, tid, SYS_PIDFD_THREAD);
+      supervisor->asked_tid = fd < 0 ? 0 : tid;
+      supervisor->asked_descriptor = (int)fd;
+      if (fd < 0)
+        return fd;
+    }
+    info->mask = INFO_CREDENTIALS;
+    long r = sys(__NR_ioctl, supervisor->asked_descriptor, GET_INFO, info);
+    if (r == 0)
+      return info->mask & INFO_CREDENTIALS ? 0 : -ESRCH;
+    if (!kept)
+      return r;
+  }
+  return -ESRCH;
+}
+
+/* Asks for the ids (PIDFD_GET_INFO, pidfd_open(2)) and the capabilities, at a tenth of the cost of a status file,
  * which has the groups too. Returns 0, or a negated errno where the kernel does not tell. */
-static int ask_identity(const struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
-  struct pidfd_info info = {.mask = INFO_CREDENTIALS};
+static int ask_identity(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
+  struct pidfd_info info;
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = tid};
   struct __user_cap_data_struct data[2];
-  long fd = sys(__NR_pidfd_open, tid, SYS_PIDFD_THREAD);
-  if (fd < 0)
-    return (int)fd;
-  long r = sys(__NR_ioctl, fd, GET_INFO, &info);
-  sys_close((int)fd);
+  long r = ask_ids(supervisor, tid, &info);
   if (r == 0)
-    r = info.mask & INFO_CREDENTIALS ? sys(__NR_capget, &header, data) : -ESRCH;
+    r = sys(__NR_capget, &header, data);
   if (r < 0)
     return (int)r;
   identity->fsuid = info.fsuid;
   identity->fsgid = info.fsgid;
   identity->effective = data[0].effective | (uint64_t)data[1].effective << 32;
+  identity->whole = data[0].effective == data[0].permitted && data[1].effective == data[1].permitted;
   identity->group_count = supervisor->group_count;
   for (int i = 0; i < supervisor->group_count; i++)
     identity->groups[i] = supervisor->groups[i];
@@ -120,6 +143,7 @@ static int ask_identity(const struct confine__supervisor *supervisor, pid_t tid,
 static int find_identity(struct confine__supervisor *supervisor, pid_t tid, struct identity *identity) {
   if (!supervisor->regrouped && ask_identity(supervisor, tid, identity) == 0)
     return 0;
+  confine__identity_return(supervisor);
   return read_status(supervisor, tid, identity);
 }
 
@@ -166,19 +190,26 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
     return 0;
   }
   int r = find_identity(supervisor, tid, &identity);
+  int own_ids = r == 0 && has_own_ids(supervisor, &identity);
+  if (own_ids && supervisor->taken && supervisor->keep && supervisor->caller.effective == identity.effective)
+    return 0;
+  confine__identity_return(supervisor);
   supervisor->taken = CAPABILITIES;
-  if (r == 0 && !has_own_ids(supervisor, &identity)) {
+  if (r == 0 && !own_ids) {
     supervisor->taken |= IDS;
     r = set_ids(identity.fsuid, identity.fsgid, identity.group_count, identity.groups);
   }
   /* Capabilities in a user namespace of the command's own count for nothing outside it. */
   if (r == 0)
     r = set_effective(supervisor, supervisor->flags & CONFINE__PLAN_USERNS ? 0 : identity.effective);
+  if (r < 0) {
+    confine__identity_return(supervisor);
+    return -EPERM;
+  }
+  supervisor->keep = own_ids && identity.whole && !(supervisor->flags & CONFINE__PLAN_USERNS);
   supervisor->caller.fsuid = identity.fsuid;
   supervisor->caller.effective = identity.effective;
-  if (r < 0)
-    confine__identity_return(supervisor);
-  return r < 0 ? -EPERM : 0;
+  return 0;
 }
 
 void confine__identity_return(struct confine__supervisor *supervisor) {
@@ -188,6 +219,11 @@ void confine__identity_return(struct confine__supervisor *supervisor) {
   if (supervisor->taken & IDS)
     set_ids(supervisor->uid, supervisor->gid, supervisor->group_count, supervisor->groups);
   supervisor->taken = 0;
+}
+
+void confine__identity_rest(struct confine__supervisor *supervisor) {
+  if (!supervisor->keep)
+    confine__identity_return(supervisor);
 }
 
 struct confine__caller confine__identity_of(const struct confine__supervisor *supervisor) {

@@ -33,6 +33,9 @@ struct xattr_arguments {
   uint32_t size, flags;
 };
 
+/* No errno is this large. */
+#define NOTHING_TO_DO (-4096l)
+
 struct change {
   struct confine__supervisor *supervisor;
   const struct seccomp_notif *notification;
@@ -104,8 +107,12 @@ static long open_start(struct change *change) {
       sys_close((int)copy);
       return -EBADF;
     }
-    change->copy = (int)copy;
-    return sys(__NR_fcntl, copy, F_DUPFD_CLOEXEC, 3);
+    long start = sys(__NR_fcntl, copy, F_DUPFD_CLOEXEC, 3);
+    if (start < 0)
+      sys_close((int)copy);
+    else
+      change->copy = (int)copy;
+    return start;
   }
   if (change->descriptor)
     return confine__target_start(supervisor, change->tid, change->dirfd, "");
@@ -115,19 +122,17 @@ static long open_start(struct change *change) {
   return r < 0 ? r : confine__target_start(supervisor, change->tid, change->dirfd, supervisor->path);
 }
 
-/* Opens the object as the kernel would have found it for the caller, and takes on the caller's identity. */
-static long open_target(struct change *change) {
+/* Opens the object as the kernel would have found it for the caller, and takes on the caller's identity. Takes
+ * start over. */
+static long open_target(struct change *change, long start) {
   struct confine__supervisor *supervisor = change->supervisor;
-  long start = open_start(change);
-  if (start < 0)
-    return start;
   long r = confine__identity_take(supervisor, change->tid);
   uint64_t id = change->notification->id;
   /* All that was read of the process belongs to the caller only if its pid has not gone to another one. */
   if (r == 0)
     r = sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
   if (r < 0) {
-    sys_close((int)start);
+    confine__target_release(supervisor, start);
     return r;
   }
   return change->descriptor
@@ -492,21 +497,35 @@ static int is_beyond_caller(const struct change *change, int call, int target) {
          (gid != UINT32_MAX && gid != st.st_gid && gid != change->supervisor->gid);
 }
 
+/* Copies what the call says, and opens where its object is or a path to it starts. Returns that descriptor, a
+ * negated errno, or NOTHING_TO_DO. */
+static long understand(struct change *change, int call) {
+  int r = collect_times(change, call);
+  if (r == 0)
+    r = locate(change, call);
+  if (r == 0)
+    r = collect(change, call);
+  return r < 0 ? r : r > 0 ? NOTHING_TO_DO : open_start(change);
+}
+
 long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
                             int call) {
-  struct change change = {.supervisor = supervisor,
-                          .notification = notification,
-                          .tid = (pid_t)notification->pid,
-                          .compat = notification->data.arch != CONFINE__NATIVE_ARCH,
-                          .copy = -1};
-  int r = collect_times(&change, call);
-  if (r == 0)
-    r = locate(&change, call);
-  if (r == 0)
-    r = collect(&change, call);
-  if (r != 0)
-    return r < 0 ? r : 0;
-  long target = open_target(&change);
+  const struct change blank = {.supervisor = supervisor,
+                               .notification = notification,
+                               .tid = (pid_t)notification->pid,
+                               .compat = notification->data.arch != CONFINE__NATIVE_ARCH,
+                               .copy = -1};
+  struct change change = blank;
+  long start = understand(&change, call);
+  /* The last caller's identity, if still in force, may not do for looking into this one. */
+  if (start < 0 && supervisor->taken) {
+    confine__identity_return(supervisor);
+    change = blank;
+    start = understand(&change, call);
+  }
+  if (start < 0)
+    return start == NOTHING_TO_DO ? 0 : start;
+  long target = open_target(&change, start);
   if (target >= 0) {
     int fd = (int)target;
     if (confine__target_inside(supervisor, &fd)) {
@@ -520,6 +539,6 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
   }
   if (change.copy >= 0)
     sys_close(change.copy);
-  confine__identity_return(supervisor);
+  confine__identity_rest(supervisor);
   return target;
 }

@@ -184,9 +184,16 @@ static void reap(struct watch *watch) {
   }
 }
 
+/* To signal a process of another user takes all that this process has. */
+static void take_own_identity(struct watch *watch) {
+  if (watch->listener >= 0)
+    confine__identity_return(watch->supervisor);
+}
+
 static void signal_command(struct watch *watch, int signal) {
   if (watch->ended)
     return;
+  take_own_identity(watch);
   if (watch->monitor->command_descriptor >= 0)
     sys(__NR_pidfd_send_signal, watch->monitor->command_descriptor, signal, 0, 0);
   else
@@ -202,6 +209,7 @@ static void wake_caller(struct watch *watch) {
 
 static void end_everything(struct watch *watch) {
   int status = watch->status;
+  take_own_identity(watch);
   confine__end_tree(END_LIMIT_MS, watch->ended ? -1 : watch->monitor->command, &status);
   watch->status = status_of(watch->monitor, status);
   watch->ended = 1;

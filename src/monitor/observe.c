@@ -102,8 +102,7 @@ static int find_parent(const struct observed *call, long from, struct place *pla
     place->name[i] = path[start + i];
   place->name[length <= NAME_LIMIT ? length : 0] = '\0';
   if (!place->name[0] || sys_streq(place->name, ".") || sys_streq(place->name, "..")) {
-    if (from >= 0)
-      sys_close((int)from);
+    confine__target_release(supervisor, from);
     place->parent = -1;
     return -EINVAL;
   }
@@ -129,7 +128,7 @@ static int follow_place(const struct observed *call, struct place *place) {
   char *path = supervisor->path;
   long n = sys(__NR_readlinkat, place->parent, place->name, path, sizeof supervisor->path - 1);
   path[n > 0 ? n : 0] = '\0';
-  long from = path[0] == '/' ? sys(__NR_fcntl, supervisor->root, F_DUPFD_CLOEXEC, 3) : place->parent;
+  long from = path[0] == '/' ? supervisor->root : place->parent;
   if (path[0] == '/')
     release(place);
   return find_parent(call, from, place);

@@ -108,12 +108,14 @@ static long answer(struct confine__supervisor *supervisor, const struct seccomp_
   case CONFINE__CALL_sched_setattr:
   case CONFINE__CALL_sched_setparam:
   case CONFINE__CALL_sched_setscheduler:
+    confine__identity_return(supervisor);
     return confine__limit_call(supervisor, notification, call);
   case CONFINE__CALL_ftruncate:
   case CONFINE__CALL_ftruncate64:
   case CONFINE__CALL_fallocate:
   case CONFINE__CALL_fcntl:
   case CONFINE__CALL_fcntl64:
+    confine__identity_return(supervisor);
     return confine__stream_call(supervisor, notification, call);
   case CONFINE__CALL_open:
   case CONFINE__CALL_openat:
@@ -138,6 +140,7 @@ static long answer(struct confine__supervisor *supervisor, const struct seccomp_
   case CONFINE__CALL_bind:
   case CONFINE__CALL_socketcall:
     /* Judged for the report only: what the policy is, the kernel enforces. */
+    confine__identity_return(supervisor);
     confine__observe_call(supervisor, notification, call);
     return CONFINE__LET_KERNEL;
   default:

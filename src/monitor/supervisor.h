@@ -35,6 +35,10 @@ struct confine__supervisor {
   int refusal;       /* errno that the runner answers with outside the writable roots */
   pid_t monitor;     /* ancestor of every process of the command */
   int taken;         /* what of another identity is in force: bits of identity.c */
+  int keep;          /* that may stay so until the next metadata call: it has fewer capabilities, and no less access
+                        to a caller like the last one */
+  pid_t asked_tid;   /* the thread that was asked for its ids last, or 0, and a descriptor of it */
+  int asked_descriptor;
   int regrouped;     /* a process of the tree has changed its groups: they must be read */
   uint64_t private_devices[2]; /* of /dev and its relatives, and of /dev/pts, in the command's tree */
   int private_known;
@@ -79,8 +83,10 @@ long confine__process_read(pid_t tid, const char *leaf, char *out, size_t size);
 /* Finds the number behind key ("Tgid:") at the start of a line of a status file; NULL, or what follows it. */
 const char *confine__status_number(const char *text, const char *key, uint64_t base, uint64_t *value);
 
-/* Opens where a path of thread tid starts: its dirfd, its current directory or its root. */
+/* Opens where a path of thread tid starts: its dirfd, its current directory or its root, which is supervisor->root
+ * itself and must not be closed but by confine__target_release. */
 long confine__target_start(struct confine__supervisor *supervisor, pid_t tid, int dirfd, const char *path);
+void confine__target_release(const struct confine__supervisor *supervisor, long fd);
 /* Opens what path means to thread tid from there, with /proc/self and the links below it meaning the
  * caller's. Takes start over, also on failure. */
 long confine__target_path(struct confine__supervisor *supervisor, pid_t tid, long start, const char *path,
@@ -111,6 +117,9 @@ int confine__copy_string(pid_t tid, uint64_t address, char *out, size_t size);
  * and /proc directory may be out of reach. */
 int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid);
 void confine__identity_return(struct confine__supervisor *supervisor);
+/* Returns only if the next call of the same thread would not find the identity fit, which is then still in force:
+ * for the end of a call that may be one of many. Whatever else this process does comes after a return. */
+void confine__identity_rest(struct confine__supervisor *supervisor);
 
 /* Who the caller is, once taken on. */
 struct confine__caller confine__identity_of(const struct confine__supervisor *supervisor);

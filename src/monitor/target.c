@@ -70,6 +70,11 @@ long confine__target_descriptor(pid_t tid, int fd) {
   return target == -ENOENT ? -EBADF : target;
 }
 
+void confine__target_release(const struct confine__supervisor *supervisor, long fd) {
+  if (fd >= 0 && fd != supervisor->root)
+    sys_close((int)fd);
+}
+
 static int is_proc(int fd) {
   struct {
     long type, other[15];
@@ -81,13 +86,12 @@ static int is_proc(int fd) {
 struct walk {
   struct confine__supervisor *supervisor;
   pid_t tid;
-  long at; /* O_PATH descriptor, owned */
+  long at; /* O_PATH descriptor, owned unless it is the supervisor's root */
   int links;
 };
 
 static void go_to(struct walk *walk, long fd) {
-  if (walk->at >= 0)
-    sys_close((int)walk->at);
+  confine__target_release(walk->supervisor, walk->at);
   walk->at = fd;
 }
 
@@ -137,12 +141,8 @@ static int follow(struct walk *walk, const char *name, int link, const char *res
   if (n < 0)
     return (int)n;
   supervisor->link[n] = '\0';
-  if (supervisor->link[0] == '/') {
-    long root = sys(__NR_fcntl, supervisor->root, F_DUPFD_CLOEXEC, 3);
-    if (root < 0)
-      return (int)root;
-    go_to(walk, root);
-  }
+  if (supervisor->link[0] == '/')
+    go_to(walk, supervisor->root);
   return prepend(walk, supervisor->link, rest);
 }
 
@@ -204,7 +204,7 @@ static int step(struct walk *walk, int follow_last) {
 
 long confine__target_start(struct confine__supervisor *supervisor, pid_t tid, int dirfd, const char *path) {
   if (path[0] == '/')
-    return sys(__NR_fcntl, supervisor->root, F_DUPFD_CLOEXEC, 3);
+    return supervisor->root;
   return dirfd == AT_FDCWD ? open_process(tid, "/cwd") : confine__target_descriptor(tid, dirfd);
 }
 
@@ -214,7 +214,7 @@ long confine__target_path(struct confine__supervisor *supervisor, pid_t tid, lon
   if (start < 0)
     return start;
   if (!path[0]) {
-    sys_close((int)start);
+    confine__target_release(supervisor, start);
     return -ENOENT;
   }
   const char *relative = path;
@@ -224,7 +224,7 @@ long confine__target_path(struct confine__supervisor *supervisor, pid_t tid, lon
   long fd = sys_openat2((int)start, *relative ? relative : ".", HELD | (follow_last ? 0 : O_NOFOLLOW),
                         SYS_RESOLVE_NO_SYMLINKS);
   if (fd != -ELOOP && fd != -ENOSYS) {
-    sys_close((int)start);
+    confine__target_release(supervisor, start);
     return fd;
   }
   for (size_t i = 0; i == 0 || path[i - 1]; i++)
@@ -236,7 +236,7 @@ long confine__target_path(struct confine__supervisor *supervisor, pid_t tid, lon
     go_to(&walk, -1);
     return r;
   }
-  return walk.at;
+  return walk.at == supervisor->root ? sys(__NR_fcntl, walk.at, F_DUPFD_CLOEXEC, 3) : walk.at;
 }
 
 /* Removes " (deleted)", which proc(5) puts behind the name of an unlinked object. */

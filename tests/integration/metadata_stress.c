@@ -3,6 +3,7 @@
  *
  *   metadata-stress race FOLDER OUTSIDE COUNT   COUNT calls while others exchange what they are about
  *   metadata-stress identity FOLDER UID         as root: processes that have given up parts of being root
+ *   metadata-stress turns FOLDER UID            as root: one that becomes less and more again, and two in turn
  *   metadata-stress signals FOLDER COUNT        with a signal each 100 microseconds
  *   metadata-stress threads FOLDER COUNT        64 threads, COUNT calls each
  *   metadata-stress processes FOLDER COUNT      200 processes, COUNT calls each
@@ -217,12 +218,12 @@ static void try_all(const char *who, const char *name) {
   close(fd);
 }
 
-static void drop_capability(int capability) {
+static void set_capability(int capability, int effective) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct data[2];
   if (syscall(SYS_capget, &header, data))
     die("capget");
-  data[0].effective &= ~(1u << capability);
+  data[0].effective = (data[0].effective & ~(1u << capability)) | (effective ? 1u << capability : 0);
   if (syscall(SYS_capset, &header, data))
     die("capset");
 }
@@ -256,10 +257,10 @@ static void give_up(int form, uid_t uid) {
     setfsuid(uid);
     break;
   case NO_FOWNER:
-    drop_capability(CAP_FOWNER);
+    set_capability(CAP_FOWNER, 0);
     break;
   default:
-    drop_capability(CAP_CHOWN);
+    set_capability(CAP_CHOWN, 0);
   }
 }
 
@@ -288,6 +289,66 @@ static int identity(uid_t uid) {
     if (waitpid(child, &status, 0) != child || status)
       die(forms[form]);
   }
+  return 0;
+}
+
+/* One call that only an owner may make, on a file of each of three. */
+static void try_owners(const char *who) {
+  static const char *const names[] = {"roots", "users", "strangers"};
+  static mode_t mode;
+  for (int i = 0; i < 3; i++) {
+    char what[64];
+    snprintf(what, sizeof what, "%s chmod", who);
+    say(what, names[i], chmod(names[i], 0600 | (++mode & 077)));
+  }
+}
+
+static void in_turn_with_another(uid_t uid) {
+  int there[2], back[2];
+  char byte = 0;
+  fflush(stdout);
+  if (pipe(there) || pipe(back))
+    die("pipe");
+  pid_t child = fork();
+  if (child == 0)
+    give_up(ONLY_EUID, uid);
+  for (int i = 0; i < 8; i++) {
+    if (child == 0 && read(there[0], &byte, 1) != 1)
+      die("read");
+    try_owners(child ? "parent" : "child");
+    fflush(stdout);
+    if (write(child ? there[1] : back[1], &byte, 1) != 1 || (child && read(back[0], &byte, 1) != 1))
+      die("turn");
+  }
+  if (child == 0)
+    _exit(0);
+  if (waitpid(child, NULL, 0) != child)
+    die("child");
+}
+
+static int turns(uid_t uid) {
+  make_file("roots");
+  make_file("users");
+  make_file("strangers");
+  if (chown("users", uid, uid) || chown("strangers", 77, 77))
+    die("chown");
+  for (int i = 0; i < 3; i++) {
+    try_owners("root");
+    if (seteuid(uid))
+      die("seteuid");
+    try_owners("user");
+    if (seteuid(0))
+      die("seteuid");
+    try_owners("root again");
+    prctl(PR_SET_DUMPABLE, 0);
+    try_owners("hidden");
+    set_capability(CAP_FOWNER, 0);
+    try_owners("no owner");
+    set_capability(CAP_FOWNER, 1);
+    try_owners("owner again");
+    prctl(PR_SET_DUMPABLE, 1);
+  }
+  in_turn_with_another(uid);
   return 0;
 }
 
@@ -400,7 +461,7 @@ static int suspended(long count) {
 
 static int hidden(void) {
   int fd = open("file", O_RDONLY);
-  if (prctl(PR_SET_DUMPABLE, 0))
+  if (chmod("file", 0644) || prctl(PR_SET_DUMPABLE, 0))
     die("prctl");
   int failed[] = {chmod("file", 0600) ? errno : 0, fchmod(fd, 0600) ? errno : 0,
                   utimensat(AT_FDCWD, "file", NULL, 0) ? errno : 0, fsetxattr(fd, "user.x", "x", 1, 0) ? errno : 0};
@@ -434,6 +495,8 @@ int main(int argc, char **argv) {
   long count = argc == 4 ? number(argv[3]) : 0;
   if (!strcmp(form, "identity"))
     return identity((uid_t)count);
+  if (!strcmp(form, "turns"))
+    return turns((uid_t)count);
   if (!strcmp(form, "signals"))
     return signals(count);
   if (!strcmp(form, "threads"))
