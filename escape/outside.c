@@ -142,32 +142,36 @@ size_t escape_names(const char *path, char *out, size_t size)
   return used;
 }
 
-void escape_remove_tree(const char *path)
+static void remove_directory(const char *path)
 {
-  struct stat st;
+  char names[1024], below[ESCAPE_PATH * 2];
 
-  if (lstat(path, &st) < 0)
-    return;
-  if (!S_ISDIR(st.st_mode)) {
-    if (unlink(path) < 0) {
-      clear_immutable(path);
-      unlink(path);
-    }
-    return;
-  }
-  clear_immutable(path);
-  chmod(path, 0700);
   /* As many rounds as one buffer of names after the other takes, and no more if some cannot go. */
-  for (int round = 0; rmdir(path) < 0 && round < ROUNDS; round++) {
-    char names[2048], below[ESCAPE_PATH * 2];
+  for (int round = 0; round < ROUNDS; round++) {
     size_t size = escape_names(path, names, sizeof names);
     for (size_t at = 0; at < size; at += strlen(names + at) + 1) {
       snprintf(below, sizeof below, "%s/%s", path, names + at);
       escape_remove_tree(below);
     }
-    if (!size)
-      break;
+    if (rmdir(path) == 0 || (round > 0 && !size))
+      return;
+    clear_immutable(path);
+    chmod(path, 0700);
   }
+}
+
+void escape_remove_tree(const char *path)
+{
+  struct stat st;
+
+  if (unlink(path) == 0 || lstat(path, &st) < 0)
+    return;
+  if (S_ISDIR(st.st_mode)) {
+    remove_directory(path);
+    return;
+  }
+  clear_immutable(path);
+  unlink(path);
 }
 
 int escape_usual(struct escape_ctx *c)
@@ -329,8 +333,8 @@ static bool is_helper(const struct escape_ctx *c, pid_t pid)
   return false;
 }
 
-/* Sends signal (0: none) to every living descendant that is no helper; how many there are. */
-static int each_descendant(struct escape_ctx *c, int signal)
+/* Sends signal (0: none) to every living descendant of root that is no helper; how many there are. */
+static int each_descendant(pid_t root, const struct escape_ctx *c, int signal)
 {
   static pid_t pid[PROCESSES], parent[PROCESSES];
   static char state[PROCESSES];
@@ -343,10 +347,10 @@ static int each_descendant(struct escape_ctx *c, int signal)
   while (more) {
     more = false;
     for (size_t i = 0; i < n; i++) {
-      bool below = parent[i] == getpid();
+      bool below = parent[i] == root;
       for (size_t j = 0; j < n && !below; j++)
         below = mine[j] && pid[j] == parent[i];
-      if (below && !mine[i] && !is_helper(c, pid[i]))
+      if (below && !mine[i] && !(c && is_helper(c, pid[i])))
         mine[i] = more = true;
     }
   }
@@ -361,7 +365,7 @@ static int each_descendant(struct escape_ctx *c, int signal)
 
 int escape_descendants(struct escape_ctx *c)
 {
-  return each_descendant(c, 0);
+  return each_descendant(getpid(), c, 0);
 }
 
 void escape_sweep(struct escape_ctx *c)
@@ -378,8 +382,17 @@ void escape_sweep(struct escape_ctx *c)
       waitpid(info.si_pid, NULL, WNOHANG);
       continue;
     }
-    if (each_descendant(c, SIGKILL) == 0)
+    if (each_descendant(getpid(), c, SIGKILL) == 0)
       return;
     nanosleep(&ms, NULL);
   }
+}
+
+void escape_kill_tree(pid_t root)
+{
+  const struct timespec ms = {0, 1000000};
+
+  for (int tries = 0; tries < 1000 && each_descendant(root, NULL, SIGKILL) > 0; tries++)
+    nanosleep(&ms, NULL);
+  kill(root, SIGKILL);
 }

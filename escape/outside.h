@@ -73,4 +73,7 @@ int escape_descendants(struct escape_ctx *c);
 /* Ends them all, and reaps. */
 void escape_sweep(struct escape_ctx *c);
 
+/* Kills everything below a child that is a subreaper and does not answer, then the child. */
+void escape_kill_tree(pid_t root);
+
 #endif

@@ -36,76 +36,78 @@ static void say(struct escape_result *r, enum escape_verdict verdict, const char
   snprintf(r->why, sizeof r->why, "%s", why);
 }
 
-/* Jobs hold back the signals that ask them to end, so that they can clean up first. */
-static bool asked_to_end(void)
+/* What is under way for one technique: a cell, that is a folder and a worker process of its own, first without
+ * confinement if it is not known yet that the technique works, then confined. */
+struct job {
+  size_t index;
+  bool confined;
+  signed char control;
+  pid_t worker;
+  int fd; /* its result */
+  long started, deadline; /* ms */
+  bool told;              /* that it is to end */
+  char cell[ESCAPE_PATH];
+};
+
+/* Workers hold back the signals that ask them to end, so that they can clean up first. */
+static _Noreturn void become_worker(const struct escape_config *config, const struct job *job, int out)
 {
   sigset_t set;
 
-  return sigpending(&set) == 0 && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT));
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  escape_cell_work(config, escape_at(job->index), job->confined, job->cell, out);
+  _exit(0);
 }
 
-/* Reads the worker's result within its time; a worker that does not answer is killed. */
-static int read_result(int fd, pid_t worker, long limit_ms, struct escape_result *out)
+/* 0 or -errno. */
+static int start_cell(const struct escape_config *config, struct job *job)
 {
-  struct pollfd p = {.fd = fd, .events = POLLIN};
-  struct escape_result r;
-  long end = now_ms() + limit_ms;
-  bool told = false;
-  int ready = 0;
-
-  while (ready <= 0 && now_ms() < end) {
-    ready = poll(&p, 1, 100);
-    if (!told && ready <= 0 && asked_to_end()) {
-      kill(worker, SIGTERM);
-      told = true;
-      end = now_ms() + 5000;
-    }
-  }
-  ssize_t n = ready > 0 ? read(fd, &r, sizeof r) : -1;
-  if (n != sizeof r)
-    kill(worker, SIGKILL);
-  while (waitpid(worker, NULL, 0) < 0 && errno == EINTR) {
-  }
-  if (n != sizeof r)
-    return -ETIMEDOUT;
-  *out = r;
-  return 0;
-}
-
-/* One cell: a folder and a worker process of its own, which takes the rest from there. */
-static int run_cell(const struct escape_config *config, const struct escape_technique *t,
-                    bool confined, struct escape_result *r)
-{
-  char cell[ESCAPE_PATH];
-  int result[2], rc;
-  long starts = escape_starts(config, t);
   long timeout = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT;
+  int result[2], rc;
 
-  if (snprintf(cell, sizeof cell, "%s/cell-XXXXXX", config->scratch) >= (int)sizeof cell)
+  if (snprintf(job->cell, sizeof job->cell, "%s/cell-XXXXXX", config->scratch) >=
+      (int)sizeof job->cell)
     return -ENAMETOOLONG;
-  if (!mkdtemp(cell))
+  if (!mkdtemp(job->cell))
     return -errno;
-  chmod(cell, 0755);
-  if (pipe2(result, O_CLOEXEC) < 0) {
+  chmod(job->cell, 0755);
+  if (pipe2(result, O_CLOEXEC | O_NONBLOCK) < 0) {
     rc = -errno;
-    goto out;
+    goto remove_cell;
   }
-  pid_t pid = fork();
-  if (pid == 0) {
-    close(result[0]);
-    escape_cell_work(config, t, confined, cell, result[1]);
-    _exit(0);
-  }
+  job->worker = fork();
+  if (job->worker == 0)
+    become_worker(config, job, result[1]);
   close(result[1]);
-  rc = pid < 0 ? -EAGAIN : read_result(result[0], pid, timeout * starts + 8000, r);
-  close(result[0]);
-  if (rc == -ETIMEDOUT) {
-    say(r, ESCAPE_NA, "the driver's own process did not answer and was killed");
-    rc = 0;
+  if (job->worker < 0) {
+    rc = -EAGAIN;
+    close(result[0]);
+    goto remove_cell;
   }
-out:
-  escape_remove_tree(cell);
+  job->fd = result[0];
+  job->deadline = now_ms() + timeout * escape_starts(config, escape_at(job->index)) + 8000;
+  return 0;
+remove_cell:
+  escape_remove_tree(job->cell);
   return rc;
+}
+
+/* Takes the worker's result, and whatever is left of the cell away; a worker without a result is killed with all
+ * that is below it. */
+static void end_cell(struct job *job, struct escape_result *r)
+{
+  if (read(job->fd, r, sizeof *r) != sizeof *r) {
+    escape_kill_tree(job->worker);
+    memset(r, 0, sizeof *r);
+    say(r, ESCAPE_NA, "the driver's own process did not answer and was killed");
+  }
+  close(job->fd);
+  while (waitpid(job->worker, NULL, 0) < 0 && errno == EINTR) {
+  }
+  escape_remove_tree(job->cell);
 }
 
 static const char *not_for(const struct escape_config *config, const struct escape_technique *t)
@@ -123,109 +125,78 @@ static const char *not_for(const struct escape_config *config, const struct esca
   return NULL;
 }
 
-int escape_run_one(const struct escape_config *config, const struct escape_technique *technique,
-                   struct escape_result *result)
+static void no_cell(struct escape_result *r)
 {
-  struct escape_result r;
-  const char *reason = not_for(config, technique);
-  size_t index = 0;
-  long start = now_ms();
-  int rc = 0;
+  memset(r, 0, sizeof *r);
+  say(r, ESCAPE_NA, "the driver could not make a process or folder for it");
+}
 
-  memset(&r, 0, sizeof r);
-  r.technique = technique;
+/* True if there is a cell to wait for; else *r is the result. */
+static bool start_job(const struct escape_config *config, size_t index, struct job *job,
+                      struct escape_result *r)
+{
+  const char *reason = not_for(config, escape_at(index));
+
+  *job = (struct job){.index = index, .fd = -1, .started = now_ms()};
+  job->control = config->controls ? config->controls[index] : 0;
+  if (!reason && job->control < 0)
+    reason = "does not work without confinement either";
   if (reason) {
-    say(&r, ESCAPE_NA, reason);
-    goto out;
+    say(r, ESCAPE_NA, reason);
+    r->control = job->control;
+    return false;
   }
-  while (escape_at(index) != technique)
-    index++;
-  signed char known = config->controls ? config->controls[index] : 0;
-  if (known == 0) {
-    rc = run_cell(config, technique, false, &r);
-    if (rc)
-      return rc;
-    known = r.verdict == ESCAPE_ESCAPED ? 1 : -1;
-    if (config->controls)
-      config->controls[index] = known;
-    if (r.verdict == ESCAPE_HELD) {
-      char why[ESCAPE_WHY];
-      snprintf(why, sizeof why, "does not work without confinement either: %.200s", r.why);
-      say(&r, ESCAPE_NA, why);
-    }
-  } else if (known < 0) {
-    say(&r, ESCAPE_NA, "does not work without confinement either");
-  }
-  if (known > 0 && !asked_to_end())
-    rc = run_cell(config, technique, true, &r);
-  r.control = known;
-out:
-  r.technique = technique;
-  r.milliseconds = (int)(now_ms() - start);
-  if (rc == 0)
-    *result = r;
-  return rc;
+  job->confined = job->control > 0;
+  if (start_cell(config, job) == 0)
+    return true;
+  no_cell(r);
+  return false;
 }
 
-struct job {
-  pid_t pid;
-  int fd;
-  size_t index;
-};
-
-static int start_job(const struct escape_config *config, size_t index, struct job *job)
+/* What follows from the control. True if the confined cell is under way. */
+static bool after_control(const struct escape_config *config, struct job *job,
+                          struct escape_result *r)
 {
-  int fds[2];
-
-  if (pipe2(fds, O_CLOEXEC) < 0)
-    return -errno;
-  pid_t pid = fork();
-  if (pid < 0) {
-    close(fds[0]);
-    close(fds[1]);
-    return -EAGAIN;
+  job->control = r->verdict == ESCAPE_ESCAPED ? 1 : -1;
+  if (config->controls)
+    config->controls[job->index] = job->control;
+  if (r->verdict == ESCAPE_HELD) {
+    char why[ESCAPE_WHY];
+    snprintf(why, sizeof why, "does not work without confinement either: %.200s", r->why);
+    say(r, ESCAPE_NA, why);
   }
-  if (pid == 0) {
-    struct escape_result r;
-    sigset_t set;
-    close(fds[0]);
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int rc = escape_run_one(config, escape_at(index), &r);
-    struct escape_ctx none;
-    memset(&none, 0, sizeof none);
-    escape_sweep(&none);
-    if (rc == 0)
-      (void)!write(fds[1], &r, sizeof r);
-    _exit(rc ? 1 : 0);
-  }
-  close(fds[1]);
-  *job = (struct job){pid, fds[0], index};
-  return 0;
+  if (job->control < 0 || job->told)
+    return false;
+  job->confined = true;
+  if (start_cell(config, job) == 0)
+    return true;
+  no_cell(r);
+  return false;
 }
 
-static void end_job(const struct escape_config *config, struct job *job, struct escape_result *all)
+/* True if the job goes on with another cell; else *r is the result. */
+static bool end_job(const struct escape_config *config, struct job *job, struct escape_result *r)
 {
-  struct escape_result *r = &all[job->index];
-
-  if (read(job->fd, r, sizeof *r) != sizeof *r) {
-    memset(r, 0, sizeof *r);
-    say(r, ESCAPE_NA, "the driver could not make a process or folder for it");
-  } else if (config->controls && r->control) {
-    /* A job's own notes died with it. */
-    config->controls[job->index] = r->control;
-  }
+  end_cell(job, r);
+  if (!job->confined && after_control(config, job, r))
+    return true;
+  r->control = job->control;
   r->technique = escape_at(job->index);
-  close(job->fd);
-  while (waitpid(job->pid, NULL, 0) < 0 && errno == EINTR) {
-  }
+  r->milliseconds = (int)(now_ms() - job->started);
+  return false;
 }
 
-/* Waits until some job has a result, takes those that have. */
+static void ask_to_end(struct job *job)
+{
+  long end = now_ms() + 5000;
+
+  kill(job->worker, SIGTERM);
+  job->told = true;
+  if (end < job->deadline)
+    job->deadline = end;
+}
+
+/* Waits until some cell has a result or no time left, and goes on from there. */
 static int wait_for_jobs(const struct escape_config *config, struct job *job, size_t *running,
                          struct escape_result *all)
 {
@@ -236,10 +207,9 @@ static int wait_for_jobs(const struct escape_config *config, struct job *job, si
   if (poll(p, *running, 500) < 0 && errno != EINTR)
     return -errno;
   for (size_t i = *running; i-- > 0;)
-    if (p[i].revents) {
-      end_job(config, &job[i], all);
+    if ((p[i].revents || now_ms() >= job[i].deadline) &&
+        !end_job(config, &job[i], &all[job[i].index]))
       job[i] = job[--*running];
-    }
   return 0;
 }
 
@@ -247,7 +217,7 @@ int escape_run_all(const struct escape_config *config,
                    bool (*wanted)(const struct escape_technique *technique, void *arg),
                    void (*done)(const struct escape_result *result, void *arg), void *arg)
 {
-  struct job job[JOBS_MAX] = {{0}};
+  static struct job job[JOBS_MAX];
   size_t count = escape_count(), next = 0, told = 0, running = 0;
   size_t jobs = config->jobs < 1 ? 1 : config->jobs > JOBS_MAX ? JOBS_MAX : (size_t)config->jobs;
   struct escape_result *all = calloc(count, sizeof *all);
@@ -256,15 +226,14 @@ int escape_run_all(const struct escape_config *config,
   if (!all)
     return -ENOMEM;
   while (rc == 0 && (next < count || running > 0)) {
-    while (next < count && running < jobs && rc == 0) {
-      const struct escape_technique *t = escape_at(next);
-      if (!wanted || wanted(t, arg)) {
-        rc = start_job(config, next, &job[running]);
-        running += rc == 0;
+    while (next < count && running < jobs) {
+      if (!wanted || wanted(escape_at(next), arg)) {
+        all[next].technique = escape_at(next);
+        running += start_job(config, next, &job[running], &all[next]);
       }
       next++;
     }
-    if (rc == 0 && running > 0)
+    if (running > 0)
       rc = wait_for_jobs(config, job, &running, all);
     if (rc == 0 && config->cancel && *config->cancel)
       rc = -ECANCELED;
@@ -277,9 +246,9 @@ int escape_run_all(const struct escape_config *config,
         done(&all[told], arg);
   }
   for (size_t i = 0; i < running; i++)
-    kill(job[i].pid, SIGTERM);
-  while (running > 0)
-    end_job(config, &job[--running], all);
+    ask_to_end(&job[i]);
+  while (running > 0 && wait_for_jobs(config, job, &running, all) == 0) {
+  }
   free(all);
   return rc;
 }

@@ -51,7 +51,7 @@ struct escape_config {
   const char *user;           /* run all as this user (caller is root), or NULL */
   int timeout_ms;             /* for each start; 0 = 5000 */
   int starts;                 /* of an ESCAPE_REPEAT, at most; 0 = ESCAPE_STARTS */
-  int jobs;                   /* escape_run_all: at a time; 0 = 1 */
+  int jobs;                   /* at a time; 0 = 1 */
   /* Set by a signal handler, say: no more are started, those under way clean up and end. */
   const volatile sig_atomic_t *cancel;
   /* Controls already seen, one per technique: 0 unknown, 1 escapes, -1 does not. Valid across
@@ -59,12 +59,8 @@ struct escape_config {
   signed char *controls;
 };
 
-/* Fills *result. 0, or -errno if no process could be made. */
-int escape_run_one(const struct escape_config *config, const struct escape_technique *technique,
-                   struct escape_result *result);
-
-/* The same for all that `wanted` accepts (NULL = all); results arrive in the table's order.
- * -ECANCELED if it was. */
+/* Runs all that `wanted` accepts (NULL = all); results arrive in the table's order. 0, -ECANCELED if it was, or
+ * -errno. */
 int escape_run_all(const struct escape_config *config,
                    bool (*wanted)(const struct escape_technique *technique, void *arg),
                    void (*done)(const struct escape_result *result, void *arg), void *arg);
