@@ -277,7 +277,7 @@ static int make_provider(const struct cli_options *options, const confine_config
 
 int cli_options_apply(const struct cli_options *options, confine_provider **ret_provider,
                       confine_policy **ret_policy, confine_runner *ret_runner) {
-  confine_error error = CONFINE_ERROR_INIT;
+  static confine_error error = CONFINE_ERROR_INIT; /* as in run.c */
   confine_provider *provider = NULL;
   confine_config *config = NULL;
   int r = options->config ? confine_config_load(options->config, &config, &error) : 0;

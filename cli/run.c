@@ -5,11 +5,12 @@
 
 #include <stdlib.h>
 
+/* On the stack it would take a page or two, which the usual call has no need to touch. */
+static confine_error error = CONFINE_ERROR_INIT;
 
 /* The result is on record; standard error is for what a person must know although the command never ran. */
 static void explain(const confine_result *result, const confine_policy *policy, const char *command) {
   if (confine_result_failed_step(result)) {
-    confine_error error = CONFINE_ERROR_INIT;
     if (!confine_result_started(result))
       confine_unavailable_text(confine_policy_mode(policy), confine_result_failure_detail(result), &error);
     cli_refuse("%s", *error.text ? error.text : confine_result_failure_detail(result));
@@ -21,7 +22,6 @@ static void explain(const confine_result *result, const confine_policy *policy, 
 }
 
 static int write_record(struct report *report, const confine_result *result) {
-  confine_error error = CONFINE_ERROR_INIT;
   char *record = NULL;
   if (!report_wanted(report))
     return 0;
@@ -39,7 +39,6 @@ int cli_execute(enum cli_command command, int argc, char **argv, cli_afterwards 
   confine_provider *provider = NULL;
   confine_policy *policy = NULL;
   confine_result *result = NULL;
-  confine_error error = CONFINE_ERROR_INIT;
   confine_run_options run = CONFINE_RUN_OPTIONS_INIT;
   struct report report = {.fd = -1, .directory = -1};
   int status = cli_options_parse(command, argc, argv, &options);

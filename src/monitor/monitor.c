@@ -1,5 +1,6 @@
 #include "monitor/monitor.h"
 #include "enter/sys.h"
+#include "monitor/namespace.h"
 #include "monitor/protocol.h"
 #include "monitor/supervisor.h"
 
@@ -363,6 +364,7 @@ static int start_supervisor(struct watch *watch) {
 static int run_monitor(void *arg) {
   struct confine__monitor *monitor = arg;
   struct watch watch = {.monitor = monitor, .listener = -1, .supervisor = monitor->supervisor};
+  struct confine__namespace held = {.descriptor = -1};
   struct confine__signal_action by_default = {0};
   uint64_t children = 1ull << (SIGCHLD - 1);
   sys(__NR_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -380,6 +382,8 @@ static int run_monitor(void *arg) {
   keep_only(&watch);
   if (monitor->announce)
     send_message(monitor, CONFINE__MESSAGE_STARTED, monitor->outcome.cwd_hidden, 0, -1);
+  if (monitor->plan->flags & CONFINE__PLAN_MOUNTS)
+    confine__namespace_hold(&held, monitor->command);
   if (monitor->timeout_ms)
     watch.deadline = sys_now_ms() + monitor->timeout_ms;
   reap(&watch); /* it may have ended before anybody listened */
@@ -395,6 +399,7 @@ static int run_monitor(void *arg) {
     send_message(monitor, CONFINE__MESSAGE_ENDED, watch.status, 0, -1);
     wait_for_background(&watch);
   }
+  confine__namespace_leave(&held);
   return 0;
 }
 

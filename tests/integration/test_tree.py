@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -165,6 +166,27 @@ def test_nothing_of_confine_is_left_after_an_ordinary_run(box, form):
     for _ in range(5):
         assert box.confine("true", form=form).rc == 0
         assert box.mark.processes() == []
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(300, marks=pytest.mark.long)])
+def test_nothing_holds_the_hosts_mounts_afterwards(box, form, rounds):
+    """The command's own mount namespace is gone: what was mounted on the host can be let go, and its device."""
+    if box.who.uid != 0:
+        pytest.skip("only root can mount a file system")
+    image, place = box.base / "image", box.base / "mounted"
+    image.write_bytes(bytes(4 << 20))
+    place.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    for _ in range(rounds):
+        if subprocess.run(["mount", "-o", "loop", image, place], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            pytest.skip("loop devices cannot be mounted here")
+        try:
+            outcome = box.confine("sh", "-c", f"ls {place}", form=form)
+        finally:
+            subprocess.run(["umount", place], check=True)
+        assert outcome.rc == 0 and outcome.out == b"lost+found\n"
+        wait_until(lambda: not subprocess.run(["losetup", "-j", image], stdout=subprocess.PIPE, check=True).stdout,
+                   seconds=2)
 
 
 def test_zombies_are_not_left_to_the_command(box):
