@@ -40,12 +40,12 @@ static void say(struct escape_result *r, enum escape_verdict verdict, const char
  * confinement if it is not known yet that the technique works, then confined. */
 struct job {
   size_t index;
-  bool confined;
-  signed char control;
+  long started, deadline; /* ms */
   pid_t worker;
   int fd; /* its result */
-  long started, deadline; /* ms */
-  bool told;              /* that it is to end */
+  bool confined;
+  bool told; /* that it is to end */
+  signed char control;
   char cell[ESCAPE_PATH];
 };
 
