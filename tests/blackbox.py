@@ -422,7 +422,7 @@ def hiding(*paths):
 
 # The launchers' status channel (--status-fd), as namespace-run(1) describes it.
 
-STARTED, SETUP_FAILED, STOPPED, ENDED = 1, 2, 3, 4
+STARTED, SETUP_FAILED, STOPPED, ENDED, SIGNAL = 1, 2, 3, 4, 5
 
 
 class Channel:
@@ -435,6 +435,14 @@ class Channel:
         """A wrapped argv that reports here: only the launcher that becomes the command has --monitor."""
         at = argv.index("--monitor")
         return [*argv[:at + 1], "--status-fd", str(self.theirs.fileno()), *argv[at + 1:]]
+
+    def send(self, kind, value, detail):
+        self.ours.send(struct.pack("=Iiii", kind, value, detail, -1))
+
+    def message(self, seconds=HANG):
+        """The next one, or None if there is none in time."""
+        ready = select.select([self.ours], [], [], seconds)[0]
+        return struct.unpack("=Iiii", self.ours.recv(64)) if ready else None
 
     def messages(self, seconds=HANG):
         """Every message until the other side closes, as (type, value, detail, index)."""

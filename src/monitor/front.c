@@ -32,6 +32,7 @@ struct front {
   int channel, signals;
   pid_t monitor_pid;
   int monitor_gone, inner_known;
+  int stops; /* of the command, that were told */
   int parent; /* pidfd, or -1 */
   int terminal; /* descriptor of our controlling terminal, or -1 */
   pid_t foreground;
@@ -73,15 +74,15 @@ static void restore_terminal(struct front *front) {
   close(front->terminal);
 }
 
-static void send_to(int channel, uint32_t type, int value) {
-  struct confine__message message = {.type = type, .value = value, .index = -1};
+static void send_to(int channel, uint32_t type, int value, int detail) {
+  struct confine__message message = {.type = type, .value = value, .detail = detail, .index = -1};
   if (channel >= 0)
     send(channel, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void forward(struct front *front, int signal) {
-  send_to(front->options->inside >= 0 ? front->options->inside : front->channel, CONFINE__MESSAGE_SIGNAL,
-          signal);
+static void forward(const struct front *front, int signal, int stops) {
+  send_to(front->options->inside >= 0 ? front->options->inside : front->channel, CONFINE__MESSAGE_SIGNAL, signal,
+          stops);
 }
 
 /* Returns 1 with a message, 0 when there is none now, -1 when the other end has closed. It may have closed
@@ -111,7 +112,7 @@ static void on_signal(struct front *front) {
   while (read(front->signals, &info, sizeof info) == (ssize_t)sizeof info) {
     if (is_for_both(&info))
       continue;
-    forward(front, (int)info.ssi_signo);
+    forward(front, (int)info.ssi_signo, front->stops);
   }
 }
 
@@ -134,6 +135,7 @@ static void stop_like(int number) {
 /* Our own parent sees a stopped job only if this process stops too. A caller outside is told instead, since
  * a stopped launcher would not hear its answer. */
 static void on_stopped(struct front *front, const struct confine__message *message) {
+  front->stops = message->detail;
   if (!is_stop(message->value))
     return; /* it would end this process, and no command has stopped by it */
   if (front->options->outside >= 0) {
@@ -141,9 +143,9 @@ static void on_stopped(struct front *front, const struct confine__message *messa
     return;
   }
   stop_like(message->value);
-  forward(front, SIGCONT);
-  if (front->options->inside >= 0)
-    send_to(front->channel, CONFINE__MESSAGE_SIGNAL, SIGCONT); /* the runner's own process */
+  forward(front, SIGCONT, front->stops);
+  if (front->options->inside >= 0) /* the runner's own process */
+    send_to(front->channel, CONFINE__MESSAGE_SIGNAL, SIGCONT, CONFINE__ANY_STOP);
 }
 
 /* A reader or writer at the other end must see when the command lets go, not when this process does. */
@@ -324,7 +326,7 @@ static int on_outside(struct front *front) {
   struct confine__message message;
   int got = receive(front->options->outside, &message);
   if (got > 0)
-    send_to(front->channel, message.type, message.value);
+    send_to(front->channel, message.type, message.value, message.detail);
   return got < 0 ? -1 : 0;
 }
 
@@ -344,8 +346,8 @@ static void watch(struct front *front) {
       if (left <= 0) {
         front->result->timed_out = 1;
         front->monitor->keep_background = 0; /* the monitor's deadline may not be there before the command's end */
-        forward(front, SIGTERM);
-        forward(front, SIGCONT);
+        forward(front, SIGTERM, CONFINE__ANY_STOP);
+        forward(front, SIGCONT, CONFINE__ANY_STOP);
         deadline = 0;
         continue;
       }
@@ -363,13 +365,13 @@ static void watch(struct front *front) {
     if (fds[1].revents)
       on_signal(front);
     if (fds[3].revents && on_outside(front) != 0) {
-      send_to(front->channel, CONFINE__MESSAGE_END, 0);
+      send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
       fds[3].fd = -1;
     }
     if (fds[5].revents && !pass_stderr(front))
       fds[5].fd = -1;
     if (fds[4].revents) {
-      send_to(front->channel, CONFINE__MESSAGE_END, 0);
+      send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
       fds[4].fd = -1;
     }
   }

@@ -27,6 +27,11 @@ static void send_message(const struct confine__monitor *monitor, uint32_t type, 
   sys(__NR_sendto, monitor->channel, &message, sizeof message, MSG_NOSIGNAL, 0, 0);
 }
 
+static void tell_stopped(struct confine__monitor *monitor, int status) {
+  monitor->told_stopped = 1;
+  send_message(monitor, CONFINE__MESSAGE_STOPPED, WSTOPSIG(status), ++monitor->stops, -1);
+}
+
 static void return_child_action(const struct confine__monitor *monitor) {
   if (monitor->child_action.handler == (void *)SIG_IGN)
     sys(__NR_rt_sigaction, SIGCHLD, &monitor->child_action, 0, 8);
@@ -93,8 +98,7 @@ static int become_init(void *arg) {
   for (int status; command > 0;) {
     long pid = sys(__NR_wait4, -1, &status, WUNTRACED | __WALL, 0);
     if (pid == command && WIFSTOPPED(status)) {
-      monitor->told_stopped = 1;
-      send_message(monitor, CONFINE__MESSAGE_STOPPED, WSTOPSIG(status), 0, -1);
+      tell_stopped(monitor, status);
     } else if (pid == command || pid == -ECHILD) {
       monitor->inner_status = status;
       monitor->inner_ended = pid == command;
@@ -176,8 +180,7 @@ static void reap(struct watch *watch) {
     if (pid != watch->monitor->command)
       continue;
     if (WIFSTOPPED(status)) {
-      watch->monitor->told_stopped = 1;
-      send_message(watch->monitor, CONFINE__MESSAGE_STOPPED, WSTOPSIG(status), 0, -1);
+      tell_stopped(watch->monitor, status);
     } else {
       watch->ended = 1;
       watch->status = status_of(watch->monitor, status);
@@ -232,6 +235,18 @@ static void on_deadline(struct watch *watch) {
   }
 }
 
+/* A terminal stops and continues the command itself, faster than the caller can pass anything on: what continues
+ * the command after one stop must not undo the next. */
+static void pass_signal(struct watch *watch, const struct confine__message *message) {
+  if (message->value == SIGCONT) {
+    reap(watch);
+    if (message->detail < watch->monitor->stops)
+      return;
+    watch->monitor->told_stopped = 0;
+  }
+  signal_command(watch, message->value);
+}
+
 static void on_channel(struct watch *watch) {
   struct confine__message message;
   long got = sys(__NR_recvfrom, watch->monitor->channel, &message, sizeof message, MSG_DONTWAIT, 0, 0);
@@ -241,9 +256,7 @@ static void on_channel(struct watch *watch) {
     watch->caller_gone = 1;
     end_everything(watch);
   } else if (message.type == CONFINE__MESSAGE_SIGNAL) {
-    signal_command(watch, message.value);
-    if (message.value == SIGCONT)
-      watch->monitor->told_stopped = 0;
+    pass_signal(watch, &message);
   } else if (message.type == CONFINE__MESSAGE_END) {
     end_everything(watch);
   }

@@ -41,6 +41,7 @@ struct confine__monitor {
   int command_descriptor; /* pidfd, or -1 */
   volatile int inner_ended, inner_status;
   volatile int told_stopped; /* the caller knows that the command has stopped */
+  volatile int stops;        /* how many times it has */
   struct confine__supervisor *supervisor; /* in that mapping too; used once there is a listener */
   pid_t command;
   /* What the caller reads when the channel has closed; set before. */

@@ -179,6 +179,8 @@ static int step(struct walk *walk, int follow_last) {
   const char *after = rest + start + length;
   int last = *after == '\0';
   int self = (!last || follow_last) && is_self(walk, name); /* not followed it is a link as any other */
+  if (self && ++walk->links > LINKS_MAX)
+    return -ELOOP;
   long fd = self ? open_process(walk->tid, "") : sys_openat((int)walk->at, name, HELD | O_NOFOLLOW, 0);
   if (fd < 0)
     return (int)fd;

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from blackbox import ENDED, SETUP_FAILED, STARTED, Channel, wait_until
+from blackbox import ENDED, SETUP_FAILED, SIGNAL, STARTED, STOPPED, Channel, wait_until
 
 SIGNALS = ["SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGABRT", "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGPIPE", "SIGALRM",
            "SIGTERM", "SIGUSR2", "SIGXCPU", "SIGSYS", "SIGRTMIN", "SIGRTMAX"]
@@ -146,6 +146,23 @@ def test_exec_failure_of_the_wrapped_form(box):
         messages = channel.messages()
         process.communicate(timeout=60)
         assert [m[0] for m in messages] == [SETUP_FAILED]
+
+
+def test_a_late_continue_does_not_undo_the_next_stop(box):
+    """SIGCONT is for the stop that its sender knew of: a terminal may have stopped the command again meanwhile."""
+    channel = Channel()
+    script = "kill -STOP $$; kill -STOP $$; exit 5"
+    process = box.spawn(channel.words(box.wrap("sh", "-c", script)["argv"]), pass_fds=[channel.theirs.fileno()])
+    assert channel.message()[0] == STARTED
+    assert channel.message()[:3] == (STOPPED, signal.SIGSTOP, 1)
+    channel.send(SIGNAL, signal.SIGCONT, 1)
+    assert channel.message()[:3] == (STOPPED, signal.SIGSTOP, 2)
+    channel.send(SIGNAL, signal.SIGCONT, 1)
+    assert channel.message(0.3) is None
+    channel.send(SIGNAL, signal.SIGCONT, 2)
+    ended = channel.messages()
+    assert [message[0] for message in ended] == [ENDED] and os.waitstatus_to_exitcode(ended[0][1]) == 5
+    process.communicate(timeout=60)
 
 
 def test_a_script_without_interpreter_line_runs(box, form):

@@ -162,6 +162,18 @@ static void test_forty_links_and_no_more(void **state) {
   assert_int_equal(fd, -ELOOP);
 }
 
+/* /proc/self is one, and what it leads to another. */
+static void test_links_of_proc_are_counted(void **state) {
+  static const char pair[] = "/proc/self/root";
+  char path[32 * sizeof pair] = "";
+  (void)state;
+  for (int i = 0; i < 20; i++)
+    strcat(path, pair);
+  check_path(path, 1);
+  strcat(path, pair);
+  check_path(path, 1);
+}
+
 static void test_a_failed_start_is_handed_on_and_nothing_stays_open(void **state) {
   (void)state;
   int before = dup(0);
@@ -402,6 +414,7 @@ int main(void) {
     cmocka_unit_test(test_paths_lead_where_the_kernel_goes),
     cmocka_unit_test(test_a_link_of_proc_itself),
     cmocka_unit_test(test_forty_links_and_no_more),
+    cmocka_unit_test(test_links_of_proc_are_counted),
     cmocka_unit_test(test_a_failed_start_is_handed_on_and_nothing_stays_open),
     cmocka_unit_test(test_inside_and_outside),
     cmocka_unit_test(test_objects_without_a_name),
