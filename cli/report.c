@@ -97,8 +97,14 @@ static int open_file(const char *target, struct report *report) {
   struct stat st;
   if (!*target)
     return cli_refuse("--report: the name is empty; name a file or fd:N");
-  if (stat(target, &st) != 0)
+  if (stat(target, &st) != 0) {
+    /* To follow it by hand would do what the kernel may not have done (proc(5), protected_symlinks). */
+    int error = errno;
+    if (lstat(target, &st) == 0 && S_ISLNK(st.st_mode))
+      return cli_refuse("--report %s: a symbolic link that leads to no file: %s; name the file itself", target,
+                        strerror(error));
     return open_unnamed(target, report);
+  }
   if (S_ISDIR(st.st_mode))
     return cli_refuse("--report %s: it is a directory; name a file", target);
   /* /dev/stdout and its like name an open file, whose name is not to be given to another. */

@@ -50,6 +50,15 @@ def test_a_symbolic_link_stays_one(any_box):
     assert link.is_symlink() and json.loads(target.read_text())
 
 
+@pytest.mark.parametrize("target", ["nothing", "link"])
+def test_a_symbolic_link_to_no_file(any_box, target):
+    link = any_box.reports / "link"
+    link.symlink_to(target)
+    status, out, err = run(any_box, link, "touch", "ran")
+    assert (status, out) == (125, b"") and b"confine: --report" in err and b"name the file itself" in err
+    assert link.is_symlink() and os.listdir(any_box.reports) == ["link"] and not (any_box.ws / "ran").exists()
+
+
 def test_the_workspace_may_hold_the_record(any_box):
     """It is written by confine after the command's end, so a file of the command's under its name loses."""
     place = any_box.ws / "record"
