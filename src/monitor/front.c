@@ -22,6 +22,8 @@
 #define END_LIMIT_MS 10000
 /* Between SIGTERM at a timeout and the end of the tree. */
 #define GRACE_MS 3000
+/* How long a runner's own program may take until the launcher inside it has started the command. */
+#define START_LIMIT_MS 15000
 /* System calls, so some 20 microseconds, before reaping the monitor is slept for. */
 #define LOOKS 100
 
@@ -33,6 +35,7 @@ struct front {
   pid_t monitor_pid;
   int monitor_gone, inner_known;
   int stops; /* of the command, that were told */
+  int start_late;
   int parent; /* pidfd, or -1 */
   int terminal; /* descriptor of our controlling terminal, or -1 */
   pid_t foreground;
@@ -330,8 +333,21 @@ static int on_outside(struct front *front) {
   return got < 0 ? -1 : 0;
 }
 
+/* A runner's program that hangs would keep its caller waiting for ever. Milliseconds until then, or -1. */
+static int until_start_limit(struct front *front, double limit) {
+  if (front->options->inside < 0 || front->result->started || front->inner_known || front->start_late)
+    return -1;
+  double left = limit - now_ms();
+  if (left > 0)
+    return (int)left + 1;
+  front->start_late = 1;
+  send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
+  return -1;
+}
+
 static void watch(struct front *front) {
   const struct confine__front_options *options = front->options;
+  double start_limit = options->inside >= 0 ? now_ms() + START_LIMIT_MS : 0;
   double deadline = options->timeout_ms && options->inside >= 0 ? now_ms() + (double)options->timeout_ms : 0;
   struct pollfd fds[6] = {{.fd = front->channel, .events = POLLIN},
                           {.fd = front->signals, .events = POLLIN},
@@ -340,7 +356,7 @@ static void watch(struct front *front) {
                           {.fd = front->parent, .events = POLLIN},
                           {.fd = options->stderr_pipe, .events = POLLIN}};
   while (!front->monitor_gone) {
-    int wait = -1;
+    int wait = until_start_limit(front, start_limit);
     if (deadline > 0) {
       double left = deadline - now_ms();
       if (left <= 0) {
@@ -351,7 +367,8 @@ static void watch(struct front *front) {
         deadline = 0;
         continue;
       }
-      wait = (int)(left < 1e6 ? left + 1 : 1e6);
+      int ms = (int)(left < 1e6 ? left + 1 : 1e6);
+      wait = wait < 0 || ms < wait ? ms : wait;
     }
     if (poll(fds, 6, wait) < 0)
       continue;
@@ -405,14 +422,15 @@ static int open_signals(void) {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Whoever killed the monitor has not freed the tree: this process is a subreaper, its children are here. */
+/* The monitor was killed, or could not go on: this process is a subreaper, the command's processes are its children
+ * now. */
 static void after_lost_monitor(struct front *front) {
   int status = 0;
   confine__end_tree(END_LIMIT_MS, -1, &status);
   if (front->result->ended)
     return; /* the launcher inside has told of the command */
   front->result->step = CONFINE__STEP_MONITOR;
-  front->result->error = 0;
+  front->result->error = front->monitor->outcome.error; /* 0: it was killed */
 }
 
 /* It closed the channel on its way out: it is nearly gone, and sleeping takes longer than looking again. */

@@ -117,6 +117,7 @@ struct watch {
   int terminated;     /* the polite signal has been sent */
   int ended, status, timed_out;
   int caller_gone;
+  int error; /* what this process cannot do without has failed; how the command ends is not known */
 };
 
 /* Until the init process has started the command, or has been killed before it could. */
@@ -173,6 +174,11 @@ static int status_of(const struct confine__monitor *monitor, int status) {
   return monitor->inner_ended ? monitor->inner_status : status;
 }
 
+static void give_up(struct watch *watch, long error) {
+  watch->error = (int)-error;
+  watch->ended = 1;
+}
+
 static void reap(struct watch *watch) {
   int status;
   long pid;
@@ -186,6 +192,8 @@ static void reap(struct watch *watch) {
       watch->status = status_of(watch->monitor, status);
     }
   }
+  if (pid < 0 && pid != -ECHILD && pid != -EINTR)
+    give_up(watch, pid);
 }
 
 /* To signal a process of another user takes all that this process has. */
@@ -268,9 +276,19 @@ static void wait_for_command(struct watch *watch) {
   long pid;
   do
     pid = sys(__NR_wait4, -1, &status, __WALL, 0);
-  while (pid > 0 && pid != watch->monitor->command);
+  while (pid == -EINTR || (pid > 0 && pid != watch->monitor->command));
+  if (pid < 0) {
+    give_up(watch, pid);
+    return;
+  }
   watch->status = status_of(watch->monitor, status);
   watch->ended = 1;
+}
+
+static void serve(struct watch *watch) {
+  int r = confine__supervisor_serve(watch->supervisor);
+  if (r < 0)
+    give_up(watch, r);
 }
 
 static void watch_command(struct watch *watch) {
@@ -291,10 +309,10 @@ static void watch_command(struct watch *watch) {
     }
     sys(__NR_ppoll, fds, 3, timeout, 0, 8);
     if (fds[2].revents & POLLIN)
-      confine__supervisor_serve(watch->supervisor);
+      serve(watch);
     else if (fds[2].revents)
       wait_for_command(watch);
-    if (fds[0].revents) {
+    if (!watch->error && fds[0].revents) {
       char info[128 * 8];
       sys(__NR_read, watch->signals, info, sizeof info);
       reap(watch);
@@ -314,14 +332,18 @@ static void wait_for_background(struct watch *watch) {
   do {
     sys(__NR_ppoll, fds, 2, 0, 0, 8);
     if (fds[1].revents & POLLIN)
-      confine__supervisor_serve(watch->supervisor);
+      serve(watch);
     else if (fds[1].revents)
       fds[1].fd = -1;
+    if (watch->error) {
+      end_everything(watch);
+      return;
+    }
     sys(__NR_read, watch->signals, info, sizeof info);
     do
       pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL, 0);
     while (pid > 0);
-  } while (pid != -ECHILD);
+  } while (pid == 0 || pid == -EINTR);
 }
 
 #define KEPT_MAX (CONFINE__ROOTS_MAX + 6)
@@ -402,8 +424,11 @@ static int run_monitor(void *arg) {
   reap(&watch); /* it may have ended before anybody listened */
   watch_command(&watch);
   int stay = monitor->keep_background && !watch.caller_gone && !watch.timed_out;
-  if (!stay)
+  if (!stay || watch.error)
     end_everything(&watch);
+  monitor->outcome.error = watch.error;
+  if (watch.error)
+    return 1;
   monitor->wait_status = watch.status;
   monitor->timed_out = watch.timed_out;
   monitor->ended = 1;

@@ -168,6 +168,11 @@ static void choose_wake_mode(struct confine__supervisor *supervisor, pid_t calle
       wanted ? SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP : 0);
 }
 
+/* The caller was killed meanwhile, or there is none any more. */
+static int is_over(long error) {
+  return error == -ENOENT || error == -EINTR;
+}
+
 int confine__supervisor_serve(struct confine__supervisor *supervisor) {
   /* Room for a kernel whose structures have grown (seccomp_unotify(2)). */
   union {
@@ -180,7 +185,7 @@ int confine__supervisor_serve(struct confine__supervisor *supervisor) {
   } out = {.room = {0}};
   long r = sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_RECV, &in);
   if (r < 0)
-    return (int)r;
+    return is_over(r) ? 0 : (int)r;
   int call = call_of(&in.notification);
   choose_wake_mode(supervisor, (pid_t)in.notification.pid);
   out.response.id = in.notification.id;
@@ -191,7 +196,6 @@ int confine__supervisor_serve(struct confine__supervisor *supervisor) {
     out.response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
   else
     out.response.error = (int32_t)r;
-  /* ENOENT: the caller was killed meanwhile. */
-  sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_SEND, &out);
-  return 0;
+  r = sys(__NR_ioctl, supervisor->listener, SECCOMP_IOCTL_NOTIF_SEND, &out);
+  return r == 0 || is_over(r) ? 0 : (int)r;
 }

@@ -70,8 +70,8 @@ struct confine__supervisor {
 int confine__supervisor_init(struct confine__supervisor *supervisor, const struct confine__plan *plan,
                              int listener, struct confine__denials *denials);
 
-/* Takes one notification from the listener and answers it. Returns 0, or a negated errno when there was
- * none to take. */
+/* Takes one notification from the listener, if there still is one, and answers it. Returns 0, or a negated errno when
+ * the kernel lets none be taken or answered: then the callers would wait for ever. */
 int confine__supervisor_serve(struct confine__supervisor *supervisor);
 
 /* The parts, for each other and for tests. A target is an O_PATH descriptor of the supervisor's own. */

@@ -6,6 +6,8 @@
 #include <time.h>
 
 #define ROUND_MS 5
+/* How long children are killed where the kernel does not tell when none is left. */
+#define BLIND_MS 500
 
 /* Kills the processes named in a buffer of decimal pids; returns where an unfinished number begins. */
 static size_t kill_listed(const char *text, size_t length) {
@@ -63,6 +65,8 @@ int confine__end_tree(int limit_ms, pid_t command, int *command_status) {
     if (pid == -ECHILD)
       return 1;
     kill_children();
+    if (pid < 0 && limit_ms > BLIND_MS)
+      return confine__end_tree(BLIND_MS, command, command_status);
     if (sys_now_ms() > deadline)
       return 0;
     struct timespec pause = {.tv_nsec = ROUND_MS * 1000000l / 10};

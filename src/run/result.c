@@ -79,6 +79,9 @@ static int set_failure(confine_result *result, const struct confine__front_resul
   }
   if (front->step == CONFINE__STEP_MONITOR && !front->error)
     n = asprintf(&result->failure_detail, "the monitor process was killed; the command's tree was ended");
+  else if (front->step == CONFINE__STEP_MONITOR && front->started)
+    n = asprintf(&result->failure_detail, "the monitor process could not go on: %s; the command's tree was ended",
+                 strerror(front->error));
   else if (front->step == CONFINE__STEP_NONE)
     n = asprintf(&result->failure_detail, front->started ? "the runner was ended, and with it the command's tree"
                                                          : "the runner ended before it started the command");

