@@ -411,6 +411,10 @@ void escape_cell_work(const struct escape_config *config, const struct escape_te
   static struct cell x;
   sigset_t set;
 
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigprocmask(SIG_BLOCK, &set, NULL);
   x.config = config;
   x.t = technique;
   x.confined = confined;
@@ -424,9 +428,6 @@ void escape_cell_work(const struct escape_config *config, const struct escape_te
   setsid();
   umask(022);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigprocmask(SIG_BLOCK, &set, NULL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   signal(SIGHUP, SIG_IGN);
   signal(SIGTTOU, SIG_IGN);

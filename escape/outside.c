@@ -144,7 +144,7 @@ size_t escape_names(const char *path, char *out, size_t size)
 
 static void remove_directory(const char *path)
 {
-  char names[1024], below[ESCAPE_PATH * 2];
+  char names[2048], below[ESCAPE_PATH * 2];
 
   /* As many rounds as one buffer of names after the other takes, and no more if some cannot go. */
   for (int round = 0; round < ROUNDS; round++) {

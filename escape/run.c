@@ -49,19 +49,6 @@ struct job {
   char cell[ESCAPE_PATH];
 };
 
-/* Workers hold back the signals that ask them to end, so that they can clean up first. */
-static _Noreturn void become_worker(const struct escape_config *config, const struct job *job, int out)
-{
-  sigset_t set;
-
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigprocmask(SIG_BLOCK, &set, NULL);
-  escape_cell_work(config, escape_at(job->index), job->confined, job->cell, out);
-  _exit(0);
-}
-
 /* 0 or -errno. */
 static int start_cell(const struct escape_config *config, struct job *job)
 {
@@ -79,8 +66,10 @@ static int start_cell(const struct escape_config *config, struct job *job)
     goto remove_cell;
   }
   job->worker = fork();
-  if (job->worker == 0)
-    become_worker(config, job, result[1]);
+  if (job->worker == 0) {
+    escape_cell_work(config, escape_at(job->index), job->confined, job->cell, result[1]);
+    _exit(0);
+  }
   close(result[1]);
   if (job->worker < 0) {
     rc = -EAGAIN;
@@ -125,10 +114,16 @@ static const char *not_for(const struct escape_config *config, const struct esca
   return NULL;
 }
 
-static void no_cell(struct escape_result *r)
+/* True if the cell is under way; else *r is the result. */
+static bool enter_cell(const struct escape_config *config, struct job *job, bool confined,
+                       struct escape_result *r)
 {
+  job->confined = confined;
+  if (start_cell(config, job) == 0)
+    return true;
   memset(r, 0, sizeof *r);
   say(r, ESCAPE_NA, "the driver could not make a process or folder for it");
+  return false;
 }
 
 /* True if there is a cell to wait for; else *r is the result. */
@@ -146,11 +141,7 @@ static bool start_job(const struct escape_config *config, size_t index, struct j
     r->control = job->control;
     return false;
   }
-  job->confined = job->control > 0;
-  if (start_cell(config, job) == 0)
-    return true;
-  no_cell(r);
-  return false;
+  return enter_cell(config, job, job->control > 0, r);
 }
 
 /* What follows from the control. True if the confined cell is under way. */
@@ -165,13 +156,7 @@ static bool after_control(const struct escape_config *config, struct job *job,
     snprintf(why, sizeof why, "does not work without confinement either: %.200s", r->why);
     say(r, ESCAPE_NA, why);
   }
-  if (job->control < 0 || job->told)
-    return false;
-  job->confined = true;
-  if (start_cell(config, job) == 0)
-    return true;
-  no_cell(r);
-  return false;
+  return job->control > 0 && !job->told && enter_cell(config, job, true, r);
 }
 
 /* True if the job goes on with another cell; else *r is the result. */

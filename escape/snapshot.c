@@ -42,7 +42,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t size)
 
 static uint64_t hash_xattrs(const char *path)
 {
-  char names[1024], value[1024];
+  char names[2048], value[2048];
   uint64_t hash = 1469598103934665603u;
   ssize_t n = llistxattr(path, names, sizeof names);
 
@@ -57,7 +57,7 @@ static uint64_t hash_xattrs(const char *path)
 
 static void read_file(struct entry *e, const char *path)
 {
-  char block[1024];
+  char block[4096];
   ssize_t n;
   int flags = 0;
   int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -97,7 +97,7 @@ static void walk(struct escape_snapshot *s, const char *root, const char *below,
   if (!S_ISDIR(e->st.st_mode))
     return;
 
-  char names[ENTRIES * 16], next[ESCAPE_PATH];
+  char names[ENTRIES * 64], next[ESCAPE_PATH];
   size_t size = escape_names(path, names, sizeof names);
   for (size_t at = 0; at < size; at += strlen(names + at) + 1)
     if (snprintf(next, sizeof next, "%s%s%s", below, *below ? "/" : "", names + at) <

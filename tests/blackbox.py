@@ -423,6 +423,7 @@ def hiding(*paths):
 # The launchers' status channel (--status-fd), as namespace-run(1) describes it.
 
 STARTED, SETUP_FAILED, STOPPED, ENDED, SIGNAL = 1, 2, 3, 4, 5
+MESSAGE = struct.Struct("=Iiii")  # type, value, detail, index
 
 
 class Channel:
@@ -437,12 +438,12 @@ class Channel:
         return [*argv[:at + 1], "--status-fd", str(self.theirs.fileno()), *argv[at + 1:]]
 
     def send(self, kind, value, detail):
-        self.ours.send(struct.pack("=Iiii", kind, value, detail, -1))
+        self.ours.send(MESSAGE.pack(kind, value, detail, -1))
 
     def message(self, seconds=HANG):
         """The next one, or None if there is none in time."""
         ready = select.select([self.ours], [], [], seconds)[0]
-        return struct.unpack("=Iiii", self.ours.recv(64)) if ready else None
+        return MESSAGE.unpack(self.ours.recv(64)) if ready else None
 
     def messages(self, seconds=HANG):
         """Every message until the other side closes, as (type, value, detail, index)."""
@@ -455,6 +456,6 @@ class Channel:
                 break
             if not data:
                 break
-            got.append(struct.unpack("=Iiii", data))
+            got.append(MESSAGE.unpack(data))
         self.ours.close()
         return got

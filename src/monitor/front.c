@@ -35,7 +35,6 @@ struct front {
   pid_t monitor_pid;
   int monitor_gone, inner_known;
   int stops; /* of the command, that were told */
-  int start_late;
   int parent; /* pidfd, or -1 */
   int terminal; /* descriptor of our controlling terminal, or -1 */
   pid_t foreground;
@@ -333,20 +332,15 @@ static int on_outside(struct front *front) {
   return got < 0 ? -1 : 0;
 }
 
-/* A runner's program that hangs would keep its caller waiting for ever. Milliseconds until then, or -1. */
-static int until_start_limit(struct front *front, double limit) {
-  if (front->options->inside < 0 || front->result->started || front->inner_known || front->start_late)
-    return -1;
-  double left = limit - now_ms();
-  if (left > 0)
-    return (int)left + 1;
-  front->start_late = 1;
-  send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
-  return -1;
+/* For poll(2), at least a millisecond; 0 when it is past. */
+static int ms_until(double deadline) {
+  double left = deadline - now_ms();
+  return left <= 0 ? 0 : (int)(left < 1e6 ? left + 1 : 1e6);
 }
 
 static void watch(struct front *front) {
   const struct confine__front_options *options = front->options;
+  /* A runner's program that hangs would keep its caller waiting for ever. */
   double start_limit = options->inside >= 0 ? now_ms() + START_LIMIT_MS : 0;
   double deadline = options->timeout_ms && options->inside >= 0 ? now_ms() + (double)options->timeout_ms : 0;
   struct pollfd fds[6] = {{.fd = front->channel, .events = POLLIN},
@@ -356,10 +350,17 @@ static void watch(struct front *front) {
                           {.fd = front->parent, .events = POLLIN},
                           {.fd = options->stderr_pipe, .events = POLLIN}};
   while (!front->monitor_gone) {
-    int wait = until_start_limit(front, start_limit);
+    int wait = -1;
+    if (front->result->started || front->inner_known)
+      start_limit = 0;
+    if (start_limit > 0 && (wait = ms_until(start_limit)) == 0) {
+      send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
+      start_limit = 0;
+      continue;
+    }
     if (deadline > 0) {
-      double left = deadline - now_ms();
-      if (left <= 0) {
+      int left = ms_until(deadline);
+      if (left == 0) {
         front->result->timed_out = 1;
         front->monitor->keep_background = 0; /* the monitor's deadline may not be there before the command's end */
         forward(front, SIGTERM, CONFINE__ANY_STOP);
@@ -367,8 +368,7 @@ static void watch(struct front *front) {
         deadline = 0;
         continue;
       }
-      int ms = (int)(left < 1e6 ? left + 1 : 1e6);
-      wait = wait < 0 || ms < wait ? ms : wait;
+      wait = wait < 0 || left < wait ? left : wait;
     }
     if (poll(fds, 6, wait) < 0)
       continue;

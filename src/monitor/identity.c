@@ -14,7 +14,7 @@ struct pidfd_info {
 _Static_assert(sizeof(struct pidfd_info) == 64, "PIDFD_INFO_SIZE_VER0");
 
 /* Parts of an identity that are in force. */
-enum { CAPABILITIES = 1, IDS = 2 };
+enum { CAPABILITIES = 1, IDS = 2, KEEP = 4 /* until the next call, if that is by a caller like this one */ };
 
 struct identity {
   uint32_t fsuid, fsgid;
@@ -95,28 +95,26 @@ static int read_status(struct confine__supervisor *supervisor, pid_t tid, struct
   return parse(text, identity);
 }
 
+static long ids_of(int descriptor, struct pidfd_info *info) {
+  info->mask = INFO_CREDENTIALS;
+  long r = sys(__NR_ioctl, descriptor, GET_INFO, info);
+  return r == 0 && !(info->mask & INFO_CREDENTIALS) ? -ESRCH : r;
+}
+
 /* The thread's ids. Its descriptor is kept for the next call, which is mostly the same thread's. A pid that has gone
  * to another thread is not mistaken for the one before: its descriptor names nobody any more. */
 static long ask_ids(struct confine__supervisor *supervisor, pid_t tid, struct pidfd_info *info) {
-  int kept = supervisor->asked_tid == tid;
-  for (int i = 0; i < 2; i++, kept = 0) {
-    if (!kept) {
-      if (supervisor->asked_tid)
-        sys_close(supervisor->asked_descriptor);
-      long fd = sys(__NR_pidfd_open, tid, SYS_PIDFD_THREAD);
-      supervisor->asked_tid = fd < 0 ? 0 : tid;
-      supervisor->asked_descriptor = (int)fd;
-      if (fd < 0)
-        return fd;
-    }
-    info->mask = INFO_CREDENTIALS;
-    long r = sys(__NR_ioctl, supervisor->asked_descriptor, GET_INFO, info);
-    if (r == 0)
-      return info->mask & INFO_CREDENTIALS ? 0 : -ESRCH;
-    if (!kept)
-      return r;
-  }
-  return -ESRCH;
+  if (supervisor->asked_tid == tid && ids_of(supervisor->asked_descriptor, info) == 0)
+    return 0;
+  if (supervisor->asked_tid)
+    sys_close(supervisor->asked_descriptor);
+  supervisor->asked_tid = 0;
+  long fd = sys(__NR_pidfd_open, tid, SYS_PIDFD_THREAD);
+  if (fd < 0)
+    return fd;
+  supervisor->asked_tid = tid;
+  supervisor->asked_descriptor = (int)fd;
+  return ids_of((int)fd, info);
 }
 
 /* Asks for the ids (PIDFD_GET_INFO, pidfd_open(2)) and the capabilities, at a tenth of the cost of a status file,
@@ -191,7 +189,7 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
   }
   int r = find_identity(supervisor, tid, &identity);
   int own_ids = r == 0 && has_own_ids(supervisor, &identity);
-  if (own_ids && supervisor->taken && supervisor->keep && supervisor->caller.effective == identity.effective)
+  if (own_ids && supervisor->taken & KEEP && supervisor->caller.effective == identity.effective)
     return 0;
   confine__identity_return(supervisor);
   supervisor->taken = CAPABILITIES;
@@ -206,7 +204,8 @@ int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid) {
     confine__identity_return(supervisor);
     return -EPERM;
   }
-  supervisor->keep = own_ids && identity.whole && !(supervisor->flags & CONFINE__PLAN_USERNS);
+  if (own_ids && identity.whole && !(supervisor->flags & CONFINE__PLAN_USERNS))
+    supervisor->taken |= KEEP;
   supervisor->caller.fsuid = identity.fsuid;
   supervisor->caller.effective = identity.effective;
   return 0;
@@ -222,7 +221,7 @@ void confine__identity_return(struct confine__supervisor *supervisor) {
 }
 
 void confine__identity_rest(struct confine__supervisor *supervisor) {
-  if (!supervisor->keep)
+  if (!(supervisor->taken & KEEP))
     confine__identity_return(supervisor);
 }
 

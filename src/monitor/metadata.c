@@ -33,9 +33,6 @@ struct xattr_arguments {
   uint32_t size, flags;
 };
 
-/* No errno is this large. */
-#define NOTHING_TO_DO (-4096l)
-
 struct change {
   struct confine__supervisor *supervisor;
   const struct seccomp_notif *notification;
@@ -46,6 +43,7 @@ struct change {
   int descriptor; /* the object is dirfd itself */
   int open;       /* which must be open for more than its path */
   int copy;       /* then this process's copy of the descriptor, else -1 */
+  long start;     /* where the object is, or a path to it starts: a descriptor of this process */
   int follow;
   /* What the caller's memory held, copied once. */
   int timed;
@@ -123,9 +121,10 @@ static long open_start(struct change *change) {
 }
 
 /* Opens the object as the kernel would have found it for the caller, and takes on the caller's identity. Takes
- * start over. */
-static long open_target(struct change *change, long start) {
+ * change->start over. */
+static long open_target(struct change *change) {
   struct confine__supervisor *supervisor = change->supervisor;
+  long start = change->start;
   long r = confine__identity_take(supervisor, change->tid);
   uint64_t id = change->notification->id;
   /* All that was read of the process belongs to the caller only if its pid has not gone to another one. */
@@ -497,15 +496,17 @@ static int is_beyond_caller(const struct change *change, int call, int target) {
          (gid != UINT32_MAX && gid != st.st_gid && gid != change->supervisor->gid);
 }
 
-/* Copies what the call says, and opens where its object is or a path to it starts. Returns that descriptor, a
- * negated errno, or NOTHING_TO_DO. */
-static long understand(struct change *change, int call) {
+/* Copies what the call says, and opens where to start from. Returns 1 if nothing is to be changed at all. */
+static int understand(struct change *change, int call) {
   int r = collect_times(change, call);
   if (r == 0)
     r = locate(change, call);
   if (r == 0)
     r = collect(change, call);
-  return r < 0 ? r : r > 0 ? NOTHING_TO_DO : open_start(change);
+  if (r != 0)
+    return r;
+  change->start = open_start(change);
+  return change->start < 0 ? (int)change->start : 0;
 }
 
 long confine__metadata_call(struct confine__supervisor *supervisor, const struct seccomp_notif *notification,
@@ -516,16 +517,16 @@ long confine__metadata_call(struct confine__supervisor *supervisor, const struct
                                .compat = notification->data.arch != CONFINE__NATIVE_ARCH,
                                .copy = -1};
   struct change change = blank;
-  long start = understand(&change, call);
+  int r = understand(&change, call);
   /* The last caller's identity, if still in force, may not do for looking into this one. */
-  if (start < 0 && supervisor->taken) {
+  if (r < 0 && supervisor->taken) {
     confine__identity_return(supervisor);
     change = blank;
-    start = understand(&change, call);
+    r = understand(&change, call);
   }
-  if (start < 0)
-    return start == NOTHING_TO_DO ? 0 : start;
-  long target = open_target(&change, start);
+  if (r != 0)
+    return r < 0 ? r : 0;
+  long target = open_target(&change);
   if (target >= 0) {
     int fd = (int)target;
     if (confine__target_inside(supervisor, &fd)) {

@@ -312,7 +312,7 @@ static void watch_command(struct watch *watch) {
       serve(watch);
     else if (fds[2].revents)
       wait_for_command(watch);
-    if (!watch->error && fds[0].revents) {
+    if (fds[0].revents) {
       char info[128 * 8];
       sys(__NR_read, watch->signals, info, sizeof info);
       reap(watch);
@@ -423,12 +423,13 @@ static int run_monitor(void *arg) {
     watch.deadline = sys_now_ms() + monitor->timeout_ms;
   reap(&watch); /* it may have ended before anybody listened */
   watch_command(&watch);
-  int stay = monitor->keep_background && !watch.caller_gone && !watch.timed_out;
-  if (!stay || watch.error)
+  int stay = monitor->keep_background && !watch.caller_gone && !watch.timed_out && !watch.error;
+  if (!stay)
     end_everything(&watch);
-  monitor->outcome.error = watch.error;
-  if (watch.error)
+  if (watch.error) {
+    monitor->outcome.error = watch.error;
     return 1;
+  }
   monitor->wait_status = watch.status;
   monitor->timed_out = watch.timed_out;
   monitor->ended = 1;

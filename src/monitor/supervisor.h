@@ -35,8 +35,6 @@ struct confine__supervisor {
   int refusal;       /* errno that the runner answers with outside the writable roots */
   pid_t monitor;     /* ancestor of every process of the command */
   int taken;         /* what of another identity is in force: bits of identity.c */
-  int keep;          /* that may stay so until the next metadata call: it has fewer capabilities, and no less access
-                        to a caller like the last one */
   pid_t asked_tid;   /* the thread that was asked for its ids last, or 0, and a descriptor of it */
   int asked_descriptor;
   int regrouped;     /* a process of the tree has changed its groups: they must be read */
@@ -117,8 +115,8 @@ int confine__copy_string(pid_t tid, uint64_t address, char *out, size_t size);
  * and /proc directory may be out of reach. */
 int confine__identity_take(struct confine__supervisor *supervisor, pid_t tid);
 void confine__identity_return(struct confine__supervisor *supervisor);
-/* Returns only if the next call of the same thread would not find the identity fit, which is then still in force:
- * for the end of a call that may be one of many. Whatever else this process does comes after a return. */
+/* At the end of a metadata call: returns, unless the identity is one that does for the next such call by a caller
+ * like this one, too. Then it stays in force, and whatever else this process does comes after a return. */
 void confine__identity_rest(struct confine__supervisor *supervisor);
 
 /* Who the caller is, once taken on. */

@@ -55,7 +55,7 @@ static int kill_children(void) {
 }
 
 int confine__end_tree(int limit_ms, pid_t command, int *command_status) {
-  int64_t deadline = sys_now_ms() + limit_ms;
+  int64_t start = sys_now_ms();
   for (;;) {
     int status;
     long pid;
@@ -66,8 +66,8 @@ int confine__end_tree(int limit_ms, pid_t command, int *command_status) {
       return 1;
     kill_children();
     if (pid < 0 && limit_ms > BLIND_MS)
-      return confine__end_tree(BLIND_MS, command, command_status);
-    if (sys_now_ms() > deadline)
+      limit_ms = BLIND_MS;
+    if (sys_now_ms() > start + limit_ms)
       return 0;
     struct timespec pause = {.tv_nsec = ROUND_MS * 1000000l / 10};
     sys(__NR_nanosleep, &pause, 0);

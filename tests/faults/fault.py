@@ -86,7 +86,7 @@ class Ended:
             assert self.ran or self.status != 0, self
             return
         if self.mute and not self.text:
-            assert not (self.ran and self.status == 3), self
+            assert self.record is None and not (self.ran and self.status == 3), self
             return
         if self.record is None:
             assert not (self.ran and self.status == 3), self
