@@ -405,20 +405,20 @@ static int work(struct cell *x, const char *cell)
   return rc ? rc : attack(x);
 }
 
-void escape_cell_work(const struct escape_config *config, const struct escape_technique *technique,
-                      bool confined, const char *cell, int out)
-{
-  static struct cell x;
-  sigset_t set;
+/* The cells of a lane follow each other in the same memory. */
+static struct cell x;
 
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigprocmask(SIG_BLOCK, &set, NULL);
+int escape_cell_work(void *arg)
+{
+  struct escape_task *task = arg;
+  const struct escape_config *config = task->config;
+  const struct escape_technique *technique = escape_at(task->index);
+
+  memset(&x, 0, sizeof x);
   x.config = config;
   x.t = technique;
-  x.confined = confined;
-  x.c.control = !confined;
+  x.confined = task->confined;
+  x.c.control = !task->confined;
   x.c.object = config->object;
   x.c.program = config->program;
   x.c.tty = x.c.ptmx = x.c.give = -1;
@@ -435,13 +435,14 @@ void escape_cell_work(const struct escape_config *config, const struct escape_te
   if (config->user && !(technique->flags & ESCAPE_PREPARE_AS_ROOT)) {
     const struct passwd *pw = getpwnam(config->user);
     if (pw)
-      (void)!chown(cell, pw->pw_uid, pw->pw_gid);
+      (void)!chown(task->cell, pw->pw_uid, pw->pw_gid);
   }
-  int rc = work(&x, cell);
+  int rc = work(&x, task->cell);
   escape_finish(&x.c);
   escape_sweep(&x.c);
   if (technique->cleanup)
     technique->cleanup(&x.c);
+  free(x.environment);
   if (rc) {
     x.r.verdict = ESCAPE_NA;
     if (rc == ESCAPE_NOT_HERE)
@@ -449,5 +450,7 @@ void escape_cell_work(const struct escape_config *config, const struct escape_te
     else
       snprintf(x.r.why, sizeof x.r.why, "cannot be prepared here: %s", strerror(-rc));
   }
-  (void)!write(out, &x.r, sizeof x.r);
+  task->result = x.r;
+  task->answered = true;
+  return 0;
 }

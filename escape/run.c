@@ -1,8 +1,7 @@
 #define _GNU_SOURCE
 #include "run.h"
 
-#include "abi.h"
-#include "cell.h"
+#include "lane.h"
 #include "outside.h"
 
 #include <errno.h>
@@ -39,10 +38,10 @@ static void say(struct escape_result *r, enum escape_verdict verdict, const char
 /* What is under way for one technique: a cell, that is a folder and a worker process of its own, first without
  * confinement if it is not known yet that the technique works, then confined. */
 struct job {
+  struct escape_lane lane; /* of one job after the other */
+  bool running;
   size_t index;
   long started, deadline; /* ms */
-  pid_t worker;
-  int fd; /* its result */
   bool confined;
   bool told; /* that it is to end */
   signed char control;
@@ -53,7 +52,7 @@ struct job {
 static int start_cell(const struct escape_config *config, struct job *job)
 {
   long timeout = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT;
-  int result[2], rc;
+  struct escape_task task = {.config = config, .index = job->index, .confined = job->confined};
 
   if (snprintf(job->cell, sizeof job->cell, "%s/cell-XXXXXX", config->scratch) >=
       (int)sizeof job->cell)
@@ -61,40 +60,22 @@ static int start_cell(const struct escape_config *config, struct job *job)
   if (!mkdtemp(job->cell))
     return -errno;
   chmod(job->cell, 0755);
-  if (pipe2(result, O_CLOEXEC | O_NONBLOCK) < 0) {
-    rc = -errno;
-    goto remove_cell;
+  memcpy(task.cell, job->cell, sizeof task.cell);
+  int rc = escape_lane_start(&job->lane, &task);
+  if (rc) {
+    escape_remove_tree(job->cell);
+    return rc;
   }
-  job->worker = fork();
-  if (job->worker == 0) {
-    escape_cell_work(config, escape_at(job->index), job->confined, job->cell, result[1]);
-    _exit(0);
-  }
-  close(result[1]);
-  if (job->worker < 0) {
-    rc = -EAGAIN;
-    close(result[0]);
-    goto remove_cell;
-  }
-  job->fd = result[0];
   job->deadline = now_ms() + timeout * escape_starts(config, escape_at(job->index)) + 8000;
   return 0;
-remove_cell:
-  escape_remove_tree(job->cell);
-  return rc;
 }
 
-/* Takes the worker's result, and whatever is left of the cell away; a worker without a result is killed with all
- * that is below it. */
+/* Takes the worker's result, and whatever is left of the cell away. */
 static void end_cell(struct job *job, struct escape_result *r)
 {
-  if (read(job->fd, r, sizeof *r) != sizeof *r) {
-    escape_kill_tree(job->worker);
+  if (!escape_lane_finish(&job->lane, r)) {
     memset(r, 0, sizeof *r);
     say(r, ESCAPE_NA, "the driver's own process did not answer and was killed");
-  }
-  close(job->fd);
-  while (waitpid(job->worker, NULL, 0) < 0 && errno == EINTR) {
   }
   escape_remove_tree(job->cell);
 }
@@ -132,7 +113,7 @@ static bool start_job(const struct escape_config *config, size_t index, struct j
 {
   const char *reason = not_for(config, escape_at(index));
 
-  *job = (struct job){.index = index, .fd = -1, .started = now_ms()};
+  *job = (struct job){.lane = job->lane, .index = index, .started = now_ms()};
   job->control = config->controls ? config->controls[index] : 0;
   if (!reason && job->control < 0)
     reason = "does not work without confinement either";
@@ -175,26 +156,33 @@ static void ask_to_end(struct job *job)
 {
   long end = now_ms() + 5000;
 
-  kill(job->worker, SIGTERM);
+  escape_lane_cancel(&job->lane);
   job->told = true;
   if (end < job->deadline)
     job->deadline = end;
 }
 
+static bool any_running(const struct job *job, size_t jobs)
+{
+  for (size_t i = 0; i < jobs; i++)
+    if (job[i].running)
+      return true;
+  return false;
+}
+
 /* Waits until some cell has a result or no time left, and goes on from there. */
-static int wait_for_jobs(const struct escape_config *config, struct job *job, size_t *running,
+static int wait_for_jobs(const struct escape_config *config, struct job *job, size_t jobs,
                          struct escape_result *all)
 {
   struct pollfd p[JOBS_MAX] = {{0}};
 
-  for (size_t i = 0; i < *running; i++)
-    p[i] = (struct pollfd){.fd = job[i].fd, .events = POLLIN};
-  if (poll(p, *running, 500) < 0 && errno != EINTR)
+  for (size_t i = 0; i < jobs; i++)
+    p[i] = (struct pollfd){.fd = job[i].running ? job[i].lane.fd : -1, .events = POLLIN};
+  if (poll(p, jobs, 500) < 0 && errno != EINTR)
     return -errno;
-  for (size_t i = *running; i-- > 0;)
-    if ((p[i].revents || now_ms() >= job[i].deadline) &&
-        !end_job(config, &job[i], &all[job[i].index]))
-      job[i] = job[--*running];
+  for (size_t i = 0; i < jobs; i++)
+    if (job[i].running && (p[i].revents || now_ms() >= job[i].deadline))
+      job[i].running = end_job(config, &job[i], &all[job[i].index]);
   return 0;
 }
 
@@ -203,37 +191,41 @@ int escape_run_all(const struct escape_config *config,
                    void (*done)(const struct escape_result *result, void *arg), void *arg)
 {
   static struct job job[JOBS_MAX];
-  size_t count = escape_count(), next = 0, told = 0, running = 0;
+  size_t count = escape_count(), next = 0, told = 0;
   size_t jobs = config->jobs < 1 ? 1 : config->jobs > JOBS_MAX ? JOBS_MAX : (size_t)config->jobs;
   struct escape_result *all = calloc(count, sizeof *all);
   int rc = 0;
 
   if (!all)
     return -ENOMEM;
-  while (rc == 0 && (next < count || running > 0)) {
-    while (next < count && running < jobs) {
-      if (!wanted || wanted(escape_at(next), arg)) {
-        all[next].technique = escape_at(next);
-        running += start_job(config, next, &job[running], &all[next]);
+  while (rc == 0 && (next < count || any_running(job, jobs))) {
+    for (size_t i = 0; i < jobs; i++)
+      while (!job[i].running && next < count) {
+        if (!wanted || wanted(escape_at(next), arg)) {
+          all[next].technique = escape_at(next);
+          job[i].running = start_job(config, next, &job[i], &all[next]);
+        }
+        next++;
       }
-      next++;
-    }
-    if (running > 0)
-      rc = wait_for_jobs(config, job, &running, all);
+    if (any_running(job, jobs))
+      rc = wait_for_jobs(config, job, jobs, all);
     if (rc == 0 && config->cancel && *config->cancel)
       rc = -ECANCELED;
     size_t first = next;
-    for (size_t i = 0; i < running; i++)
-      if (job[i].index < first)
+    for (size_t i = 0; i < jobs; i++)
+      if (job[i].running && job[i].index < first)
         first = job[i].index;
     for (; told < first; told++)
       if (all[told].technique && done)
         done(&all[told], arg);
   }
-  for (size_t i = 0; i < running; i++)
-    ask_to_end(&job[i]);
-  while (running > 0 && wait_for_jobs(config, job, &running, all) == 0) {
+  for (size_t i = 0; i < jobs; i++)
+    if (job[i].running)
+      ask_to_end(&job[i]);
+  while (any_running(job, jobs) && wait_for_jobs(config, job, jobs, all) == 0) {
   }
+  for (size_t i = 0; i < jobs; i++)
+    escape_lane_close(&job[i].lane);
   free(all);
   return rc;
 }
