@@ -71,19 +71,24 @@ static int take_user(struct cell *x)
   return 0;
 }
 
-static int make_folders(struct cell *x, const char *cell)
+static int make_folders(struct cell *x, const struct escape_task *task)
 {
   struct escape_ctx *c = &x->c;
   struct stat st;
 
-  snprintf(c->cell, sizeof c->cell, "%s", cell);
-  snprintf(c->victim, sizeof c->victim, "%s", escape_in(cell, "victim"));
-  snprintf(c->ws, sizeof c->ws, "%s", escape_in(cell, "ws"));
+  snprintf(c->cell, sizeof c->cell, "%s", task->cell);
+  snprintf(c->victim, sizeof c->victim, "%s", escape_in(task->cell, "victim"));
+  snprintf(c->ws, sizeof c->ws, "%s", escape_in(task->cell, "ws"));
   snprintf(c->file, sizeof c->file, "%s", escape_in(c->victim, "file"));
+  c->num[5] = stat("/proc/self/ns/mnt", &st) == 0 ? (long)st.st_ino : 0;
+  if (task->made)
+    return 0;
   if (mkdir(c->victim, 0755) < 0 || mkdir(c->ws, 0755) < 0)
     return -errno;
-  c->num[5] = stat("/proc/self/ns/mnt", &st) == 0 ? (long)st.st_ino : 0;
-  return 0;
+  int rc = escape_usual(c);
+  if (rc == 0)
+    escape_snapshot_take_usual(c);
+  return rc;
 }
 
 static int open_terminal(struct escape_ctx *c)
@@ -389,17 +394,17 @@ static int attack(struct cell *x)
   return rc;
 }
 
-static int work(struct cell *x, const char *cell)
+static int work(struct cell *x, const struct escape_task *task)
 {
   bool as_root = x->t->flags & ESCAPE_PREPARE_AS_ROOT;
   int rc = as_root ? 0 : take_user(x);
 
   if (rc == 0)
-    rc = make_folders(x, cell);
+    rc = make_folders(x, task);
   if (rc == 0 && (x->t->flags & ESCAPE_NEEDS_TTY))
     rc = open_terminal(&x->c);
-  if (rc == 0)
-    rc = x->t->prepare ? x->t->prepare(&x->c) : escape_usual(&x->c);
+  if (rc == 0 && x->t->prepare)
+    rc = x->t->prepare(&x->c);
   if (rc == 0 && as_root)
     rc = take_user(x);
   return rc ? rc : attack(x);
@@ -437,7 +442,7 @@ int escape_cell_work(void *arg)
     if (pw)
       (void)!chown(task->cell, pw->pw_uid, pw->pw_gid);
   }
-  int rc = work(&x, task->cell);
+  int rc = work(&x, task);
   escape_finish(&x.c);
   escape_sweep(&x.c);
   if (technique->cleanup)
@@ -450,6 +455,8 @@ int escape_cell_work(void *arg)
     else
       snprintf(x.r.why, sizeof x.r.why, "cannot be prepared here: %s", strerror(-rc));
   }
+  /* One that another user's files are in suits only some. */
+  task->made = !config->user && escape_snapshot_tidy(&x.c);
   task->result = x.r;
   task->answered = true;
   return 0;

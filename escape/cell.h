@@ -14,6 +14,7 @@ struct escape_task {
   size_t index; /* of the technique */
   bool confined;
   char cell[ESCAPE_PATH]; /* the folder */
+  bool made; /* it has the usual victim and workspace, and nothing else; when over: still */
   bool answered;          /* result is one */
   struct escape_result result;
 };

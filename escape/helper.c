@@ -161,11 +161,8 @@ void escape_bystand(struct escape_ctx *c, int stop)
 
 int escape_with_bystander(struct escape_ctx *c)
 {
-  int rc = escape_usual(c);
-
-  if (rc)
-    return rc;
   int fd = open(c->file, O_RDWR | O_CLOEXEC);
+
   if (fd < 0)
     return -errno;
   void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -174,5 +171,7 @@ int escape_with_bystander(struct escape_ctx *c)
   c->num[0] = fd;
   c->num[1] = (long)(uintptr_t)mark;
   c->num[2] = (long)(uintptr_t)map;
-  return escape_helper(c, escape_bystand);
+  int rc = escape_helper(c, escape_bystand);
+  munmap(map, 4096);
+  return rc;
 }

@@ -28,10 +28,7 @@ static int unix_daemon(struct escape_ctx *c, int type, bool abstract)
 {
   struct sockaddr_un addr = {.sun_family = AF_UNIX};
   socklen_t size = sizeof addr;
-  int rc = escape_usual(c);
 
-  if (rc)
-    return rc;
   if (abstract) {
     snprintf(c->text, sizeof c->text, "confine-escape-%d", (int)getpid());
     memcpy(addr.sun_path + 1, c->text, strlen(c->text));
@@ -273,10 +270,6 @@ ATTEMPT(a_take_dir_chmod)
 
 PREPARE(p_fifo)
 {
-  int rc = escape_usual(c);
-
-  if (rc)
-    return rc;
   if (mkfifo(escape_in(c->victim, "fifo"), 0644) < 0)
     return -errno;
   c->sockets[0] = open(escape_in(c->victim, "fifo"), O_RDWR | O_NONBLOCK | O_CLOEXEC);
@@ -304,7 +297,7 @@ ATTEMPT(a_fifo_reopen)
 PREPARE(p_name)
 {
   snprintf(c->text, sizeof c->text, "confine-escape-%d", (int)getpid());
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_listen_abstract)
@@ -337,7 +330,7 @@ PREPARE(p_shm)
     return escape_not_here(c, "no System V shared memory: %s", strerror(errno));
   c->num[0] = id;
   c->num[1] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_shm)
@@ -379,7 +372,7 @@ PREPARE(p_sem)
     return escape_not_here(c, "no System V semaphores: %s", strerror(errno));
   c->num[0] = id;
   c->num[1] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_sem)
@@ -408,7 +401,7 @@ PREPARE(p_msg)
     return escape_not_here(c, "no System V message queues: %s", strerror(errno));
   c->num[0] = id;
   c->num[1] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_msg)
@@ -449,7 +442,7 @@ PREPARE(p_mq)
                             &attr);
   if (c->kept[0] < 0)
     return escape_not_here(c, "no POSIX message queues: %s", strerror(errno));
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_mq)
@@ -476,12 +469,8 @@ CLEANUP(c_mq)
 
 PREPARE(p_posix_shm)
 {
-  int rc = escape_usual(c);
-
   snprintf(c->text, sizeof c->text, "/dev/shm/confine-escape-%d", (int)getpid());
-  if (rc == 0)
-    rc = escape_put(c->text, "segment\n", 0600);
-  return rc;
+  return escape_put(c->text, "segment\n", 0600);
 }
 
 ATTEMPT(a_posix_shm)

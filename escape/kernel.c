@@ -46,7 +46,7 @@ static int setting(struct escape_ctx *c, const char *path)
     return escape_not_here(c, "%s: %s", path, strerror(errno));
   }
   c->num[0] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 JUDGE(j_setting)
@@ -152,7 +152,7 @@ PREPARE(p_cgroup)
     if (access(roots[i], F_OK) == 0) {
       int n = (int)(strrchr(roots[i], '/') - roots[i]);
       snprintf(c->text, sizeof c->text, "%.*s/confine-escape-%d", n, roots[i], (int)getpid());
-      return escape_usual(c);
+      return 0;
     }
   return escape_not_here(c, "no cgroup hierarchy is mounted");
 }
@@ -181,7 +181,7 @@ PREPARE(p_domain)
   if (getdomainname(c->saved, sizeof c->saved) < 0)
     return escape_not_here(c, "no domain name: %s", strerror(errno));
   c->num[0] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_domain)
@@ -217,7 +217,7 @@ static int key_name(struct escape_ctx *c, long ring)
   c->num[0] = ring;
   if (syscall(SYS_keyctl, 0, ring, 1) < 0)
     return escape_not_here(c, "no keyring: %s", strerror(errno));
-  return escape_usual(c);
+  return 0;
 }
 
 PREPARE(p_user_keyring)
@@ -305,7 +305,7 @@ PREPARE(p_kmsg)
   if (c->kept[0] < 0 || lseek(c->kept[0], 0, SEEK_END) < 0)
     return escape_not_here(c, "/dev/kmsg: %s", strerror(errno));
   snprintf(c->text, sizeof c->text, "confine-escape-%d", (int)getpid());
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_kmsg)
@@ -343,11 +343,10 @@ JUDGE(j_kmsg)
 
 PREPARE(p_loop)
 {
-  int rc = escape_usual(c);
   int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 
-  if (rc || control < 0)
-    return rc ? rc : escape_not_here(c, "/dev/loop-control: %s", strerror(errno));
+  if (control < 0)
+    return escape_not_here(c, "/dev/loop-control: %s", strerror(errno));
   char block[4096] = "disk";
   int image = open(escape_in(c->victim, "image"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   for (int i = 0; i < 64; i++)
@@ -444,7 +443,7 @@ PREPARE(p_loop_control)
   if (access(c->text, F_OK) == 0)
     return escape_not_here(c, "loop device %d exists", SPARE_LOOP);
   c->num[0] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_loop_control)
@@ -490,7 +489,7 @@ JUDGE(j_node)
 PREPARE(p_dev_name)
 {
   snprintf(c->text, sizeof c->text, "/dev/confine-escape-%d", (int)getpid());
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_dev_name)
@@ -518,9 +517,7 @@ static void open_again_and_again(struct escape_ctx *c, int stop)
 
 PREPARE(p_fanotify)
 {
-  int rc = escape_usual(c);
-
-  return rc ? rc : escape_helper(c, open_again_and_again);
+  return escape_helper(c, open_again_and_again);
 }
 
 ATTEMPT(a_fanotify)
@@ -546,7 +543,7 @@ PREPARE(p_acct)
     return escape_not_here(c, "this host keeps process accounts");
   escape_lock("/proc/sys/kernel/acct");
   c->num[0] = 1;
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_acct)
@@ -573,7 +570,7 @@ PREPARE(p_tun)
     return escape_not_here(c, "no /dev/net/tun");
   snprintf(c->saved, sizeof c->saved, "esc%d", (int)getpid() % 1000000);
   snprintf(c->text, sizeof c->text, "/sys/class/net/%.20s", c->saved);
-  return escape_usual(c);
+  return 0;
 }
 
 static int tunnel(const char *name, int keep)
@@ -614,9 +611,7 @@ PREPARE(p_setid)
 
   if (geteuid() != 0)
     return escape_not_here(c, "only root can make a set-id program of root's");
-  rc = escape_usual(c);
-  if (rc == 0)
-    rc = escape_copy_program(c, escape_in(c->victim, "program"), 04755);
+  rc = escape_copy_program(c, escape_in(c->victim, "program"), 04755);
   if (rc == 0) {
     char line[ESCAPE_PATH + 8];
     snprintf(line, sizeof line, "%.500s/by-root\n", c->victim);

@@ -102,18 +102,18 @@ int escape_lane_start(struct escape_lane *lane, const struct escape_task *task)
   return -ECHILD;
 }
 
-bool escape_lane_finish(struct escape_lane *lane, struct escape_result *ret_result)
+void escape_lane_finish(struct escape_lane *lane, struct escape_task *ret_task)
 {
   char byte;
   bool over = recv(lane->fd, &byte, 1, MSG_DONTWAIT) == 1;
 
   if (!over || !lane->task->answered)
     escape_kill_tree(lane->pid);
-  bool answered = lane->task->answered;
-  *ret_result = lane->task->result;
-  if (!over || !answered)
-    escape_lane_close(lane);
-  return answered;
+  *ret_task = *lane->task;
+  if (over && ret_task->answered)
+    return;
+  ret_task->made = false;
+  escape_lane_close(lane);
 }
 
 /* The worker is told by the lane's end, and outlasts it. */

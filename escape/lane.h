@@ -17,8 +17,8 @@ struct escape_lane {
 /* Starts the lane if need be, and in it the cell that `task` names. 0 or -errno. */
 int escape_lane_start(struct escape_lane *lane, const struct escape_task *task);
 
-/* Ends the cell if it is not over, by killing all that is in it. False if there is no answer. */
-bool escape_lane_finish(struct escape_lane *lane, struct escape_result *ret_result);
+/* Ends the cell if it is not over, by killing all that is in it. *ret_task is what became of it. */
+void escape_lane_finish(struct escape_lane *lane, struct escape_task *ret_task);
 
 /* Lets the cell clean up and end, with the lane. */
 void escape_lane_cancel(const struct escape_lane *lane);

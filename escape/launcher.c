@@ -23,7 +23,7 @@ static int has_object(struct escape_ctx *c)
 {
   if (!c->object || access(c->object, R_OK) < 0)
     return escape_not_here(c, "the shared object for loader tricks was not built");
-  return escape_usual(c);
+  return 0;
 }
 
 static int copy_object(struct escape_ctx *c, const char *to)
@@ -139,12 +139,11 @@ static bool in_path(const char *name)
 PREPARE(p_bash)
 {
   char text[ESCAPE_PATH + 32];
-  int rc = escape_usual(c);
 
   if (!in_path("bash"))
     return escape_not_here(c, "no bash");
   snprintf(text, sizeof text, ": >'%s/planted'\n", c->victim);
-  return rc ? rc : escape_put(escape_in(c->ws, "plant.sh"), text, 0755);
+  return escape_put(escape_in(c->ws, "plant.sh"), text, 0755);
 }
 
 SPAWN(s_bash)
@@ -165,12 +164,11 @@ ATTEMPT(a_bash)
 PREPARE(p_node)
 {
   char text[ESCAPE_PATH + 64];
-  int rc = escape_usual(c);
 
   if (!in_path("node"))
     return escape_not_here(c, "no node");
   snprintf(text, sizeof text, "require('fs').writeFileSync('%s/planted', '')\n", c->victim);
-  return rc ? rc : escape_put(escape_in(c->ws, "plant.js"), text, 0644);
+  return escape_put(escape_in(c->ws, "plant.js"), text, 0644);
 }
 
 SPAWN(s_node)
@@ -208,12 +206,9 @@ static int plant(struct escape_ctx *c, const char *below)
 
 PREPARE(p_tools)
 {
-  int rc = escape_usual(c);
-
-  if (rc == 0 && mkdir(escape_in(c->ws, "bin"), 0755) < 0)
-    rc = -errno;
-  if (rc == 0)
-    rc = plant(c, "bin/");
+  if (mkdir(escape_in(c->ws, "bin"), 0755) < 0)
+    return -errno;
+  int rc = plant(c, "bin/");
   return rc ? rc : plant(c, "");
 }
 
@@ -275,9 +270,7 @@ static int put_config(struct escape_ctx *c)
 
 PREPARE(p_config)
 {
-  int rc = escape_usual(c);
-
-  return rc ? rc : put_config(c);
+  return put_config(c);
 }
 
 SPAWN(s_config)
@@ -325,21 +318,28 @@ SPAWN(s_options)
 
 /* odd names of the workspace, which something may take apart */
 
-static int move_victim(struct escape_ctx *c, const char *name)
+static int move_victim(struct escape_ctx *c, const char *path)
 {
-  snprintf(c->victim, sizeof c->victim, "%s", escape_in(c->cell, name));
-  snprintf(c->file, sizeof c->file, "%s", escape_in(c->victim, "file"));
-  return mkdir(c->victim, 0755) < 0 ? -errno : 0;
+  int rc = rename(c->victim, path) < 0 ? -errno : 0;
+
+  snprintf(c->victim, sizeof c->victim, "%s", path);
+  snprintf(c->file, sizeof c->file, "%s", escape_in(path, "file"));
+  return rc;
+}
+
+static int move_workspace(struct escape_ctx *c, const char *path)
+{
+  int rc = rename(c->ws, path) < 0 ? -errno : 0;
+
+  snprintf(c->ws, sizeof c->ws, "%s", path);
+  return rc;
 }
 
 PREPARE(p_glob)
 {
-  int rc = move_victim(c, "v");
+  int rc = move_victim(c, escape_in(c->cell, "v"));
 
-  snprintf(c->ws, sizeof c->ws, "%s", escape_in(c->cell, "[vx]"));
-  if (rc == 0 && mkdir(c->ws, 0755) < 0)
-    rc = -errno;
-  return rc ? rc : escape_usual(c);
+  return rc ? rc : move_workspace(c, escape_in(c->cell, "[vx]"));
 }
 
 /* CELL/x<separator>CELL/victim as a directory's path: taken apart, it names the victim */
@@ -354,10 +354,7 @@ static int separated(struct escape_ctx *c, char separator)
       return -errno;
     *p = '/';
   }
-  if (mkdir(path, 0755) < 0)
-    return -errno;
-  memcpy(c->ws, path, sizeof path);
-  return escape_usual(c);
+  return move_workspace(c, path);
 }
 
 PREPARE(p_colon)
@@ -404,15 +401,12 @@ static int swappable(struct escape_ctx *c, long parent, long relative)
   if (parent) {
     if (mkdir(escape_in(c->cell, "q"), 0755) < 0 || mkdir(escape_in(c->cell, "p"), 0755) < 0)
       return -errno;
-    rc = move_victim(c, "q/ws");
-    snprintf(c->ws, sizeof c->ws, "%s", escape_in(c->cell, "p/ws"));
-    if (rc == 0 && mkdir(c->ws, 0755) < 0)
-      rc = -errno;
+    rc = move_victim(c, escape_in(c->cell, "q/ws"));
+    if (rc == 0)
+      rc = move_workspace(c, escape_in(c->cell, "p/ws"));
   }
   const char *last = parent ? "q" : "victim";
   snprintf(target, sizeof target, "%s", relative ? last : escape_in(c->cell, last));
-  if (rc == 0)
-    rc = escape_usual(c);
   if (rc == 0 && symlink(target, swapped(c, ".link")) < 0)
     rc = -errno;
   return rc;

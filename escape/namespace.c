@@ -210,12 +210,8 @@ ATTEMPT(a_umount)
 /* A private /tmp taken away shows the host's. */
 PREPARE(p_tmp)
 {
-  int rc = escape_usual(c);
-
   snprintf(c->text, sizeof c->text, "/tmp/confine-escape-XXXXXX");
-  if (rc == 0 && !mkdtemp(c->text))
-    rc = -errno;
-  return rc;
+  return mkdtemp(c->text) ? 0 : -errno;
 }
 
 /* Where the host's /tmp is granted anyway there is nothing to take away: `before` tells. */

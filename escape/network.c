@@ -32,10 +32,7 @@ static int inet_daemon(struct escape_ctx *c, int family, int type, int protocol)
   struct sockaddr_in6 six = {.sin6_family = AF_INET6};
   const bool is_six = family == AF_INET6;
   const int fast = 8;
-  int rc = escape_usual(c);
 
-  if (rc)
-    return rc;
   four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   six.sin6_addr = in6addr_loopback;
   struct sockaddr *addr = is_six ? (void *)&six : (void *)&four;
@@ -157,7 +154,7 @@ PREPARE(p_port)
     return escape_not_here(c, "no port: %s", strerror(errno));
   close(fd);
   c->num[0] = ntohs(addr.sin_port);
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_listen)
@@ -182,11 +179,8 @@ PREPARE(p_netlink)
 {
   struct netlink_address addr = {.family = AF_NETLINK};
   socklen_t size = sizeof addr;
-  int rc = escape_usual(c);
   int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK_PROTOCOL);
 
-  if (rc)
-    return rc;
   if (fd < 0 || bind(fd, (const void *)&addr, sizeof addr) < 0 ||
       getsockname(fd, (void *)&addr, &size) < 0)
     return escape_not_here(c, "no netlink socket: %s", strerror(errno));
@@ -213,11 +207,8 @@ PREPARE(p_vsock)
 {
   struct vsock_address addr = {.family = VSOCK_FAMILY, .port = 0xffffffffu, .cid = 1};
   socklen_t size = sizeof addr;
-  int rc = escape_usual(c);
   int fd = socket(VSOCK_FAMILY, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-  if (rc)
-    return rc;
   if (fd < 0 || bind(fd, (const void *)&addr, sizeof addr) < 0 || listen(fd, 4) < 0 ||
       getsockname(fd, (void *)&addr, &size) < 0)
     return escape_not_here(c, "no vsock loopback: %s", strerror(errno));

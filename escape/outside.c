@@ -174,11 +174,19 @@ void escape_remove_tree(const char *path)
   unlink(path);
 }
 
-int escape_usual(struct escape_ctx *c)
+void escape_age(struct escape_ctx *c)
 {
   const struct timespec past[2] = {{1000000000, 0}, {1000000000, 0}};
   static const char *const names[] = {"file", "other", "setid", "link", "dir/inner",
                                       "dir",  "empty", NULL};
+
+  for (size_t i = 0; names[i]; i++)
+    utimensat(AT_FDCWD, escape_in(c->victim, names[i]), past, AT_SYMLINK_NOFOLLOW);
+  utimensat(AT_FDCWD, c->victim, past, 0);
+}
+
+int escape_usual(struct escape_ctx *c)
+{
   int rc = escape_put(c->file, "victim\n", 0644);
 
   if (rc == 0)
@@ -196,9 +204,7 @@ int escape_usual(struct escape_ctx *c)
     rc = escape_put(escape_in(c->ws, "inside"), "inside\n", 0644);
   if (rc == 0) {
     setxattr(c->file, "user.victim", "kept", 4, 0);
-    for (size_t i = 0; names[i]; i++)
-      utimensat(AT_FDCWD, escape_in(c->victim, names[i]), past, AT_SYMLINK_NOFOLLOW);
-    utimensat(AT_FDCWD, c->victim, past, 0);
+    escape_age(c);
   }
   return rc;
 }

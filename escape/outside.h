@@ -22,9 +22,11 @@ bool escape_because(struct escape_ctx *c, const char *format, ...)
 /*
  * The usual victim: file (0644, "victim\n", user xattr where the file system has them), other,
  * setid (06755), link -> file, dir/inner, empty/; all with times long past. The workspace gets
- * inside (a file) and sub/.
+ * inside (a file) and sub/. The driver makes them before prepare.
  */
 int escape_usual(struct escape_ctx *c);
+/* Sets the victim's times back. */
+void escape_age(struct escape_ctx *c);
 
 int escape_put(const char *path, const char *text, mode_t mode);
 /* Reads at most size - 1 bytes as a string without its last newline; length or -errno. */
@@ -43,6 +45,10 @@ void escape_lock(const char *path);
  * flags, links and contents, not access times. The comparison fills ctx->why. */
 int escape_snapshot_take(struct escape_ctx *c);
 bool escape_snapshot_changed(struct escape_ctx *c);
+/* The whole cell, when nothing but the usual is in it; and whether that is still as it was then, now that all
+ * else has been taken away. */
+void escape_snapshot_take_usual(const struct escape_ctx *c);
+bool escape_snapshot_tidy(struct escape_ctx *c);
 
 /*
  * Forks an outside helper which runs work(c, stop) and ends; returns when the helper has called
@@ -60,7 +66,7 @@ void escape_told(struct escape_ctx *c);
 /* Work: a bystander. It leaves victim/told if it was signalled or its memory was changed.
  * It has victim/file open for writing and mapped, and the victim as its directory. */
 void escape_bystand(struct escape_ctx *c, int stop);
-/* The usual victim and a bystander; num[0] its open descriptor, num[1] the address of its mark,
+/* A bystander; num[0] its open descriptor, num[1] the address of its mark,
  * num[2] that of its shared mapping of victim/file. */
 int escape_with_bystander(struct escape_ctx *c);
 

@@ -274,10 +274,8 @@ static void bystand_apart(struct escape_ctx *c, int stop)
 
 PREPARE(p_apart)
 {
-  int rc = escape_usual(c);
+  int rc = escape_helper(c, bystand_apart);
 
-  if (rc == 0)
-    rc = escape_helper(c, bystand_apart);
   c->num[3] = c->helper;
   return rc;
 }

@@ -38,46 +38,59 @@ static void say(struct escape_result *r, enum escape_verdict verdict, const char
 /* What is under way for one technique: a cell, that is a folder and a worker process of its own, first without
  * confinement if it is not known yet that the technique works, then confined. */
 struct job {
+  long started, deadline;  /* ms */
   struct escape_lane lane; /* of one job after the other */
+  struct escape_task task; /* its folder stays if it is as good as new */
   bool running;
-  size_t index;
-  long started, deadline; /* ms */
-  bool confined;
   bool told; /* that it is to end */
   signed char control;
-  char cell[ESCAPE_PATH];
 };
 
 /* 0 or -errno. */
 static int start_cell(const struct escape_config *config, struct job *job)
 {
   long timeout = config->timeout_ms > 0 ? config->timeout_ms : DEFAULT_TIMEOUT;
-  struct escape_task task = {.config = config, .index = job->index, .confined = job->confined};
+  struct escape_task *task = &job->task;
 
-  if (snprintf(job->cell, sizeof job->cell, "%s/cell-XXXXXX", config->scratch) >=
-      (int)sizeof job->cell)
-    return -ENAMETOOLONG;
-  if (!mkdtemp(job->cell))
-    return -errno;
-  chmod(job->cell, 0755);
-  memcpy(task.cell, job->cell, sizeof task.cell);
-  int rc = escape_lane_start(&job->lane, &task);
+  task->config = config;
+  task->answered = false;
+  if (!task->made) {
+    if (snprintf(task->cell, sizeof task->cell, "%s/cell-XXXXXX", config->scratch) >=
+        (int)sizeof task->cell)
+      return -ENAMETOOLONG;
+    if (!mkdtemp(task->cell))
+      return -errno;
+    chmod(task->cell, 0755);
+  }
+  int rc = escape_lane_start(&job->lane, task);
   if (rc) {
-    escape_remove_tree(job->cell);
+    escape_remove_tree(task->cell);
+    task->made = false;
     return rc;
   }
-  job->deadline = now_ms() + timeout * escape_starts(config, escape_at(job->index)) + 8000;
+  job->deadline = now_ms() + timeout * escape_starts(config, escape_at(task->index)) + 8000;
   return 0;
 }
 
-/* Takes the worker's result, and whatever is left of the cell away. */
+/* Takes the worker's result, and the cell away if it is not as good as new. */
 static void end_cell(struct job *job, struct escape_result *r)
 {
-  if (!escape_lane_finish(&job->lane, r)) {
+  escape_lane_finish(&job->lane, &job->task);
+  *r = job->task.result;
+  if (!job->task.answered) {
     memset(r, 0, sizeof *r);
     say(r, ESCAPE_NA, "the driver's own process did not answer and was killed");
   }
-  escape_remove_tree(job->cell);
+  if (!job->task.made)
+    escape_remove_tree(job->task.cell);
+}
+
+static void close_job(struct job *job)
+{
+  escape_lane_close(&job->lane);
+  if (job->task.made)
+    escape_remove_tree(job->task.cell);
+  job->task.made = false;
 }
 
 static const char *not_for(const struct escape_config *config, const struct escape_technique *t)
@@ -99,7 +112,7 @@ static const char *not_for(const struct escape_config *config, const struct esca
 static bool enter_cell(const struct escape_config *config, struct job *job, bool confined,
                        struct escape_result *r)
 {
-  job->confined = confined;
+  job->task.confined = confined;
   if (start_cell(config, job) == 0)
     return true;
   memset(r, 0, sizeof *r);
@@ -113,7 +126,9 @@ static bool start_job(const struct escape_config *config, size_t index, struct j
 {
   const char *reason = not_for(config, escape_at(index));
 
-  *job = (struct job){.lane = job->lane, .index = index, .started = now_ms()};
+  job->task.index = index;
+  job->started = now_ms();
+  job->told = false;
   job->control = config->controls ? config->controls[index] : 0;
   if (!reason && job->control < 0)
     reason = "does not work without confinement either";
@@ -131,7 +146,7 @@ static bool after_control(const struct escape_config *config, struct job *job,
 {
   job->control = r->verdict == ESCAPE_ESCAPED ? 1 : -1;
   if (config->controls)
-    config->controls[job->index] = job->control;
+    config->controls[job->task.index] = job->control;
   if (r->verdict == ESCAPE_HELD) {
     char why[ESCAPE_WHY];
     snprintf(why, sizeof why, "does not work without confinement either: %.200s", r->why);
@@ -144,10 +159,10 @@ static bool after_control(const struct escape_config *config, struct job *job,
 static bool end_job(const struct escape_config *config, struct job *job, struct escape_result *r)
 {
   end_cell(job, r);
-  if (!job->confined && after_control(config, job, r))
+  if (!job->task.confined && after_control(config, job, r))
     return true;
   r->control = job->control;
-  r->technique = escape_at(job->index);
+  r->technique = escape_at(job->task.index);
   r->milliseconds = (int)(now_ms() - job->started);
   return false;
 }
@@ -182,7 +197,7 @@ static int wait_for_jobs(const struct escape_config *config, struct job *job, si
     return -errno;
   for (size_t i = 0; i < jobs; i++)
     if (job[i].running && (p[i].revents || now_ms() >= job[i].deadline))
-      job[i].running = end_job(config, &job[i], &all[job[i].index]);
+      job[i].running = end_job(config, &job[i], &all[job[i].task.index]);
   return 0;
 }
 
@@ -213,8 +228,8 @@ int escape_run_all(const struct escape_config *config,
       rc = -ECANCELED;
     size_t first = next;
     for (size_t i = 0; i < jobs; i++)
-      if (job[i].running && job[i].index < first)
-        first = job[i].index;
+      if (job[i].running && job[i].task.index < first)
+        first = job[i].task.index;
     for (; told < first; told++)
       if (all[told].technique && done)
         done(&all[told], arg);
@@ -225,7 +240,7 @@ int escape_run_all(const struct escape_config *config,
   while (any_running(job, jobs) && wait_for_jobs(config, job, jobs, all) == 0) {
   }
   for (size_t i = 0; i < jobs; i++)
-    escape_lane_close(&job[i].lane);
+    close_job(&job[i]);
   free(all);
   return rc;
 }

@@ -12,7 +12,8 @@
  * Every attempt is safe to run without confinement, as root, any number of times: it touches only
  * the cell's own folder, helper processes of its own, or a setting that cleanup puts back.
  *
- * Nothing here may be called from several threads at once.
+ * Nothing here may be called from several threads at once. One technique's outside half may run in the
+ * memory of the last one's: what it maps or attaches it takes away again.
  */
 #ifndef ESCAPE_TECHNIQUE_H
 #define ESCAPE_TECHNIQUE_H
@@ -61,7 +62,7 @@ struct escape_ctx {
   char self[ESCAPE_PATH]; /* path of the attempt program */
 
   /* Outside only. */
-  char cell[ESCAPE_PATH]; /* victim's and ws's parent, made afresh for each run */
+  char cell[ESCAPE_PATH]; /* victim's and ws's parent, as good as new for each run */
   bool control;           /* this is the unconfined control */
   const char *object;     /* shared object that leaves a mark when loaded, NULL if not built */
   const char *const *program; /* the attempt program's argv, as the driver was given it */
@@ -102,7 +103,7 @@ struct escape_technique {
   unsigned flags;
   const char *by_design; /* open by design when it escapes: the word for it, else NULL */
 
-  /* Outside, before: NULL = the usual victim and workspace. 0, ESCAPE_NOT_HERE or -errno. */
+  /* Outside, before: what there is besides the usual victim and workspace. 0, ESCAPE_NOT_HERE or -errno. */
   int (*prepare)(struct escape_ctx *c);
   /* Outside: changes to how the sandbox's process is set up; NULL = none. 0 or -errno. */
   int (*spawn)(struct escape_ctx *c, struct escape_spawn *s);

@@ -116,10 +116,6 @@ ATTEMPT(a_tiocsti_session)
 /* A virtual console's selection can be pasted as input. */
 PREPARE(p_console)
 {
-  int rc = escape_usual(c);
-
-  if (rc)
-    return rc;
   snprintf(c->text, sizeof c->text, "/dev/tty60");
   c->tty = open(c->text, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
   c->ptmx = open("/dev/null", O_RDONLY | O_CLOEXEC);

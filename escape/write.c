@@ -346,7 +346,7 @@ PREPARE(p_core)
     return escape_not_here(c, "/proc/sys/kernel/core_pattern cannot be read");
   if (strchr(pattern, '/') || pattern[0] == '|' || pattern[0] == '@')
     return escape_not_here(c, "core_pattern is \"%.100s\", not a plain name", pattern);
-  return escape_usual(c);
+  return 0;
 }
 
 ATTEMPT(a_core)
@@ -373,8 +373,7 @@ PREPARE(p_host_tmp)
 {
   snprintf(c->text, sizeof c->text, "/tmp/confine-escape-%d", (int)getpid());
   c->num[0] = c->control;
-  int rc = escape_usual(c);
-  return rc ? rc : escape_put(c->text, "host\n", 0600);
+  return escape_put(c->text, "host\n", 0600);
 }
 
 ATTEMPT(a_host_tmp)
