@@ -410,16 +410,14 @@ static int work(struct cell *x, const struct escape_task *task)
   return rc ? rc : attack(x);
 }
 
-/* The cells of a lane follow each other in the same memory. */
-static struct cell x;
-
 int escape_cell_work(void *arg)
 {
+  static struct cell x;
   struct escape_task *task = arg;
   const struct escape_config *config = task->config;
   const struct escape_technique *technique = escape_at(task->index);
 
-  memset(&x, 0, sizeof x);
+  memset(&x, 0, sizeof x); /* the last cell of the lane was in the same memory */
   x.config = config;
   x.t = technique;
   x.confined = task->confined;

@@ -607,11 +607,9 @@ CLEANUP(c_tun)
 
 PREPARE(p_setid)
 {
-  int rc;
-
   if (geteuid() != 0)
     return escape_not_here(c, "only root can make a set-id program of root's");
-  rc = escape_copy_program(c, escape_in(c->victim, "program"), 04755);
+  int rc = escape_copy_program(c, escape_in(c->victim, "program"), 04755);
   if (rc == 0) {
     char line[ESCAPE_PATH + 8];
     snprintf(line, sizeof line, "%.500s/by-root\n", c->victim);

@@ -40,6 +40,8 @@ static _Noreturn void serve(struct escape_task *task, int fd)
     pid_t worker = clone(escape_cell_work, stack + STACK, worker_flags(task->config), task);
     if (worker > 0)
       waitpid(worker, NULL, 0);
+    while (waitpid(-1, NULL, WNOHANG) > 0) { /* what the worker has left */
+    }
     if (write(fd, &byte, 1) != 1)
       break;
   }
@@ -48,7 +50,7 @@ static _Noreturn void serve(struct escape_task *task, int fd)
 
 static int open_lane(struct escape_lane *lane)
 {
-  int ends[2], rc = -ENOMEM;
+  int ends[2], rc;
   void *task = mmap(NULL, sizeof *lane->task, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
   if (task == MAP_FAILED)
@@ -112,7 +114,8 @@ void escape_lane_finish(struct escape_lane *lane, struct escape_task *ret_task)
   *ret_task = *lane->task;
   if (over && ret_task->answered)
     return;
-  ret_task->made = false;
+  /* What a worker says that was told to end is no answer. */
+  ret_task->answered = ret_task->made = false;
   escape_lane_close(lane);
 }
 

@@ -17,7 +17,8 @@ struct escape_lane {
 /* Starts the lane if need be, and in it the cell that `task` names. 0 or -errno. */
 int escape_lane_start(struct escape_lane *lane, const struct escape_task *task);
 
-/* Ends the cell if it is not over, by killing all that is in it. *ret_task is what became of it. */
+/* Ends the cell if it is not over, by killing all that is in it: then there is no answer. *ret_task is what
+ * became of it. */
 void escape_lane_finish(struct escape_lane *lane, struct escape_task *ret_task);
 
 /* Lets the cell clean up and end, with the lane. */

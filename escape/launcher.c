@@ -251,7 +251,7 @@ SPAWN(s_tmpdir)
   return rc;
 }
 
-static int put_config(struct escape_ctx *c)
+PREPARE(p_config)
 {
   static const char *const names[] = {"confine.yaml", ".confine.yaml", ".confine/config.yaml",
                                       ".config/confine/config.yaml", NULL};
@@ -268,11 +268,6 @@ static int put_config(struct escape_ctx *c)
   return rc;
 }
 
-PREPARE(p_config)
-{
-  return put_config(c);
-}
-
 SPAWN(s_config)
 {
   int rc = escape_env(s, "XDG_CONFIG_HOME=%s/.config", c->ws);
@@ -284,7 +279,7 @@ PREPARE(p_loose)
 {
   int rc = p_tools(c);
 
-  return rc ? rc : put_config(c);
+  return rc ? rc : p_config(c);
 }
 
 SPAWN(s_loose)
