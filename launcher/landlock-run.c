@@ -65,7 +65,8 @@ static _Noreturn void carry(const struct launcher *launcher, char **argv) {
   launcher_die(launcher, "exec failed: %s: %s", argv[1], strerror(errno));
 }
 
-/* The program between may have found the caller's directory hidden and gone elsewhere. */
+/* The program between may have found the caller's directory hidden and gone elsewhere. Descriptors are put back by
+ * number, so before this process has opened any. */
 static void restore(struct launcher *launcher) {
   launcher->cwd_lost = !environment_same_directory(environ);
   launcher->parent = environment_carrier(environ);
@@ -84,6 +85,10 @@ static void parse(struct launcher *launcher, char **argv) {
   }
   if (argv[i] && strcmp(argv[i], "--carry-environment") == 0)
     carry(launcher, argv + i + 1);
+  if (argv[i] && strcmp(argv[i], "--restore-environment") == 0) {
+    restore(launcher);
+    i++;
+  }
   for (; argv[i] && strcmp(argv[i], "--") != 0; i++) {
     if (strcmp(argv[i], "--probe") == 0)
       launcher_die(launcher, "usage error: --probe takes no other arguments");
@@ -95,8 +100,6 @@ static void parse(struct launcher *launcher, char **argv) {
       launcher->plan.flags |= CONFINE__PLAN_DEVICES;
     else if (strcmp(argv[i], "--read-only-tree") == 0)
       launcher->plan.flags |= CONFINE__PLAN_READ_ONLY_TREE;
-    else if (strcmp(argv[i], "--restore-environment") == 0)
-      restore(launcher);
     else if (!launcher_option(launcher, argv, &i))
       launcher_die(launcher, "usage error: unknown argument: %s", argv[i]);
   }

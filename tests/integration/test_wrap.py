@@ -330,3 +330,13 @@ def test_a_bwrap_that_others_may_change_is_not_used(any_box):
     for line, culprit in zip(out.decode().splitlines(), ("/usr/bin is", "/usr/bin/bwrap is"), strict=True):
         entry = {entry["name"]: entry for entry in json.loads(line)["runners"]}["bwrap"]
         assert not entry["usable"] and culprit in entry["reason"] and "root" in entry["reason"]
+
+
+def test_an_environment_is_restored_first_or_not(any_box):
+    """A stream that it puts back by number could otherwise be a directory that was opened before."""
+    launcher = any_box.programs.launcher("landlock-run")
+    process = any_box.spawn([launcher, "--rw", str(any_box.ws), "--restore-environment", "--", "touch", "made"],
+                            environment={"confine-streams": "0:3:2"})
+    assert (process.wait(60), process.stderr.read()) == (
+        125, b"landlock-run: usage error: unknown argument: --restore-environment\n")
+    assert not (any_box.ws / "made").exists()
