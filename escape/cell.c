@@ -445,7 +445,6 @@ int escape_cell_work(void *arg)
   escape_sweep(&x.c);
   if (technique->cleanup)
     technique->cleanup(&x.c);
-  free(x.environment);
   if (rc) {
     x.r.verdict = ESCAPE_NA;
     if (rc == ESCAPE_NOT_HERE)

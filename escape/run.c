@@ -76,8 +76,9 @@ static int start_cell(const struct escape_config *config, struct job *job)
 static void end_cell(struct job *job, struct escape_result *r)
 {
   escape_lane_finish(&job->lane, &job->task);
-  *r = job->task.result;
-  if (!job->task.answered) {
+  if (job->task.answered) {
+    *r = job->task.result;
+  } else {
     memset(r, 0, sizeof *r);
     say(r, ESCAPE_NA, "the driver's own process did not answer and was killed");
   }
@@ -90,7 +91,7 @@ static void close_job(struct job *job)
   escape_lane_close(&job->lane);
   if (job->task.made)
     escape_remove_tree(job->task.cell);
-  job->task.made = false;
+  memset(job, 0, sizeof *job);
 }
 
 static const char *not_for(const struct escape_config *config, const struct escape_technique *t)

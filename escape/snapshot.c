@@ -132,8 +132,8 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
   return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* What differs, the change times last because they follow from all else. */
-static const char *difference(const struct entry *a, const struct entry *b)
+/* What differs of the entry itself: not times, nor what a directory's entries make of it. */
+static const char *own_difference(const struct entry *a, const struct entry *b)
 {
   if ((a->st.st_mode & S_IFMT) != (b->st.st_mode & S_IFMT) || a->st.st_ino != b->st.st_ino)
     return "is another file";
@@ -145,8 +145,22 @@ static const char *difference(const struct entry *a, const struct entry *b)
     return "has other extended attributes";
   if (a->flags != b->flags)
     return "has other inode flags";
+  if (S_ISDIR(a->st.st_mode))
+    return NULL;
   if (a->content != b->content || a->st.st_size != b->st.st_size)
-    return S_ISDIR(a->st.st_mode) ? "has other entries" : "has other contents";
+    return "has other contents";
+  return a->st.st_nlink != b->st.st_nlink ? "has another number of links" : NULL;
+}
+
+/* The change times last because they follow from all else. */
+static const char *difference(const struct entry *a, const struct entry *b)
+{
+  const char *own = own_difference(a, b);
+
+  if (own)
+    return own;
+  if (a->content != b->content || a->st.st_size != b->st.st_size)
+    return "has other entries";
   if (a->st.st_nlink != b->st.st_nlink)
     return "has another number of links";
   if (!same_time(&a->st.st_mtim, &b->st.st_mtim))
@@ -175,22 +189,9 @@ bool escape_snapshot_changed(struct escape_ctx *c)
   return changed;
 }
 
-
 void escape_snapshot_take_usual(const struct escape_ctx *c)
 {
   take(&usual, c->cell);
-}
-
-/* What counts for the next technique: times do not, nor what a directory's entries make of it. */
-static bool is_as_good(const struct entry *was, const struct entry *is)
-{
-  bool directory = S_ISDIR(was->st.st_mode);
-
-  return was->st.st_ino == is->st.st_ino && was->st.st_mode == is->st.st_mode &&
-         was->st.st_uid == is->st.st_uid && was->st.st_gid == is->st.st_gid &&
-         was->xattrs == is->xattrs && was->flags == is->flags &&
-         (directory || (was->content == is->content && was->st.st_size == is->st.st_size &&
-                        was->st.st_nlink == is->st.st_nlink));
 }
 
 bool escape_snapshot_tidy(struct escape_ctx *c)
@@ -201,7 +202,7 @@ bool escape_snapshot_tidy(struct escape_ctx *c)
     return false;
   for (size_t i = 0; i < usual.count; i++) {
     const struct entry *is = find(&now, usual.entry[i].path);
-    if (!is || !is_as_good(&usual.entry[i], is))
+    if (!is || own_difference(&usual.entry[i], is))
       return false;
   }
   for (size_t i = 0; i < now.count; i++)
