@@ -22,7 +22,7 @@ void confine__denials_add(struct confine__denials *denials, const struct confine
     denials->dropped += denial->count;
     return;
   }
-  struct confine__denial *entry = &denials->entries[denials->count++];
+  struct confine__denial *entry = &denials->entries[denials->count];
   *entry = *denial;
   entry->path = (uint32_t)denials->names_used;
   entry->path_length = (uint32_t)length;
@@ -30,4 +30,6 @@ void confine__denials_add(struct confine__denials *denials, const struct confine
     denials->names[denials->names_used + i] = path[i];
   denials->names[denials->names_used + length] = '\0';
   denials->names_used += length + 1;
+  /* Last: whoever reads it after the writer was ended in between finds whole entries only. */
+  __atomic_store_n(&denials->count, denials->count + 1, __ATOMIC_RELEASE);
 }

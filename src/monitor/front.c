@@ -20,12 +20,14 @@
 #include <fcntl.h>
 
 #define END_LIMIT_MS 10000
-/* Between SIGTERM at a timeout and the end of the tree. */
+/* Between SIGTERM at a timeout and the end of the tree; a launcher inside then has this much more to end it itself. */
 #define GRACE_MS 3000
+#define INSIDE_GRACE_MS 2000
 /* How long a runner's own program may take until the launcher inside it has started the command. */
 #define START_LIMIT_MS 15000
 /* System calls, so some 20 microseconds, before reaping the monitor is slept for. */
 #define LOOKS 100
+#define REAP_LIMIT_MS 1000
 
 struct front {
   const struct confine__front_options *options;
@@ -80,6 +82,12 @@ static void send_to(int channel, uint32_t type, int value, int detail) {
   struct confine__message message = {.type = type, .value = value, .detail = detail, .index = -1};
   if (channel >= 0)
     send(channel, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* A launcher inside ends its own tree; the monitor gives it the time. */
+static void end_tree(const struct front *front) {
+  send_to(front->options->inside, CONFINE__MESSAGE_END, 0, 0);
+  send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
 }
 
 static void forward(const struct front *front, int signal, int stops) {
@@ -338,6 +346,19 @@ static int ms_until(double deadline) {
   return left <= 0 ? 0 : (int)(left < 1e6 ? left + 1 : 1e6);
 }
 
+/* With a launcher inside. Returns the time of the next step, or 0. */
+static double on_time_limit(struct front *front) {
+  if (front->result->timed_out) {
+    end_tree(front);
+    return 0;
+  }
+  front->result->timed_out = 1;
+  front->monitor->keep_background = 0; /* the monitor's deadline may not be there before the command's end */
+  forward(front, SIGTERM, CONFINE__ANY_STOP);
+  forward(front, SIGCONT, CONFINE__ANY_STOP);
+  return now_ms() + GRACE_MS;
+}
+
 static void watch(struct front *front) {
   const struct confine__front_options *options = front->options;
   /* A runner's program that hangs would keep its caller waiting for ever. */
@@ -354,18 +375,14 @@ static void watch(struct front *front) {
     if (front->result->started || front->inner_known)
       start_limit = 0;
     if (start_limit > 0 && (wait = ms_until(start_limit)) == 0) {
-      send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
+      end_tree(front);
       start_limit = 0;
       continue;
     }
     if (deadline > 0) {
       int left = ms_until(deadline);
       if (left == 0) {
-        front->result->timed_out = 1;
-        front->monitor->keep_background = 0; /* the monitor's deadline may not be there before the command's end */
-        forward(front, SIGTERM, CONFINE__ANY_STOP);
-        forward(front, SIGCONT, CONFINE__ANY_STOP);
-        deadline = 0;
+        deadline = on_time_limit(front);
         continue;
       }
       wait = wait < 0 || left < wait ? left : wait;
@@ -382,13 +399,13 @@ static void watch(struct front *front) {
     if (fds[1].revents)
       on_signal(front);
     if (fds[3].revents && on_outside(front) != 0) {
-      send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
+      end_tree(front);
       fds[3].fd = -1;
     }
     if (fds[5].revents && !pass_stderr(front))
       fds[5].fd = -1;
     if (fds[4].revents) {
-      send_to(front->channel, CONFINE__MESSAGE_END, 0, 0);
+      end_tree(front);
       fds[4].fd = -1;
     }
   }
@@ -433,16 +450,19 @@ static void after_lost_monitor(struct front *front) {
   front->result->error = front->monitor->outcome.error; /* 0: it was killed */
 }
 
-/* It closed the channel on its way out: it is nearly gone, and sleeping takes longer than looking again. */
-static void reap_monitor(pid_t pid) {
+/* It closed the channel on its way out: it is nearly gone, and sleeping takes longer than looking again. Returns 0 if a
+ * call that the supervisor has made for the command keeps it, which not even SIGKILL may end. */
+static int reap_monitor(pid_t pid) {
   for (int i = 0; i < LOOKS; i++)
     if (waitpid(pid, NULL, __WALL | WNOHANG) != 0)
-      return;
-  while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-    ;
+      return 1;
+  struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+  poll(&end, 1, REAP_LIMIT_MS);
+  close(end.fd);
+  return waitpid(pid, NULL, __WALL | WNOHANG) != 0;
 }
 
-/* Returns 0 if the monitor lives on, for background processes. */
+/* Returns 0 if the monitor lives on, for background processes or in a call that does not end. */
 static int finish(struct front *front) {
   const struct confine__monitor *monitor = front->monitor;
   struct confine__front_result *result = front->result;
@@ -452,7 +472,7 @@ static int finish(struct front *front) {
   else if (monitor->keep_background && !result->timed_out && result->ended)
     return 0;
   else
-    reap_monitor(front->monitor_pid);
+    return reap_monitor(front->monitor_pid);
   return 1;
 }
 
@@ -464,7 +484,7 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
                                      .keep_background = options->keep_background,
                                      .denials = options->denials,
                                      .timeout_ms = options->timeout_ms,
-                                     .grace_ms = GRACE_MS,
+                                     .grace_ms = options->inside >= 0 ? GRACE_MS + INSIDE_GRACE_MS : GRACE_MS,
                                      .terminate_outside = options->inside >= 0};
   uint64_t every = ~0ull; /* sigfillset(3) leaves out what the C library keeps for itself */
   void *stack = NULL;

@@ -16,10 +16,13 @@
 #define MONITOR_STACK (64 * 1024)
 #define COMMAND_STACK (128 * 1024) /* the shifted arguments of a script are the largest thing on it */
 #define INIT_STACK (64 * 1024)
-#define STACKS (MONITOR_STACK + COMMAND_STACK + INIT_STACK)
+#define SUPERVISOR_STACK (64 * 1024)
+#define STACKS (MONITOR_STACK + COMMAND_STACK + INIT_STACK + SUPERVISOR_STACK)
 #define AREA (STACKS + sizeof(struct confine__supervisor))
 /* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
 #define END_LIMIT_MS 10000
+/* How long a launcher inside may take to end its tree once its caller is gone. */
+#define INSIDE_LIMIT_MS 2000
 
 static void send_message(const struct confine__monitor *monitor, uint32_t type, int value, int detail,
                          int index) {
@@ -112,9 +115,13 @@ struct watch {
   struct confine__monitor *monitor;
   int signals;        /* signalfd of SIGCHLD */
   int listener;       /* of the supervisor, or -1 */
+  int handed_over;    /* the supervisor's own thread has it */
+  int serving_error;  /* of that thread, which has ended with it */
   struct confine__supervisor *supervisor;
+  char *supervisor_stack; /* of that thread; with background processes left, *monitor may be gone when it starts */
   int64_t deadline;   /* 0: none */
   int terminated;     /* the polite signal has been sent */
+  int ending;         /* a launcher inside has been told to end */
   int ended, status, timed_out;
   int caller_gone;
   int error; /* what this process cannot do without has failed; how the command ends is not known */
@@ -179,7 +186,8 @@ static void give_up(struct watch *watch, long error) {
   watch->ended = 1;
 }
 
-static void reap(struct watch *watch) {
+/* Returns 0 when no child is left. */
+static int reap(struct watch *watch) {
   int status;
   long pid;
   while ((pid = sys(__NR_wait4, -1, &status, WNOHANG | WUNTRACED | __WALL, 0)) > 0) {
@@ -194,18 +202,15 @@ static void reap(struct watch *watch) {
   }
   if (pid < 0 && pid != -ECHILD && pid != -EINTR)
     give_up(watch, pid);
-}
-
-/* To signal a process of another user takes all that this process has. */
-static void take_own_identity(struct watch *watch) {
-  if (watch->listener >= 0)
-    confine__identity_return(watch->supervisor);
+  int failed = __atomic_load_n(&watch->serving_error, __ATOMIC_ACQUIRE);
+  if (failed)
+    give_up(watch, -failed);
+  return pid != -ECHILD;
 }
 
 static void signal_command(struct watch *watch, int signal) {
   if (watch->ended)
     return;
-  take_own_identity(watch);
   if (watch->monitor->command_descriptor >= 0)
     sys(__NR_pidfd_send_signal, watch->monitor->command_descriptor, signal, 0, 0);
   else
@@ -221,14 +226,13 @@ static void wake_caller(struct watch *watch) {
 
 static void end_everything(struct watch *watch) {
   int status = watch->status;
-  take_own_identity(watch);
   confine__end_tree(END_LIMIT_MS, watch->ended ? -1 : watch->monitor->command, &status);
   watch->status = status_of(watch->monitor, status);
   watch->ended = 1;
 }
 
 static void on_deadline(struct watch *watch) {
-  watch->timed_out = 1;
+  watch->timed_out |= !watch->ending;
   if (watch->terminated || !watch->monitor->grace_ms) {
     end_everything(watch);
     return;
@@ -255,6 +259,18 @@ static void pass_signal(struct watch *watch, const struct confine__message *mess
   signal_command(watch, message->value);
 }
 
+/* A launcher inside has been told too and ends its own tree, which it can even while its supervisor is held up. Killed
+ * before it has, it would leave its processes to a thread that cannot end. */
+static void end_soon(struct watch *watch) {
+  if (!watch->monitor->terminate_outside) {
+    end_everything(watch);
+  } else if (!watch->ending) {
+    watch->ending = 1;
+    watch->terminated = 1;
+    watch->deadline = sys_now_ms() + INSIDE_LIMIT_MS;
+  }
+}
+
 static void on_channel(struct watch *watch) {
   struct confine__message message;
   long got = sys(__NR_recvfrom, watch->monitor->channel, &message, sizeof message, MSG_DONTWAIT, 0, 0);
@@ -262,11 +278,11 @@ static void on_channel(struct watch *watch) {
     return;
   if (got != (long)sizeof message) {
     watch->caller_gone = 1;
-    end_everything(watch);
+    end_soon(watch);
   } else if (message.type == CONFINE__MESSAGE_SIGNAL) {
     pass_signal(watch, &message);
   } else if (message.type == CONFINE__MESSAGE_END) {
-    end_everything(watch);
+    end_soon(watch);
   }
 }
 
@@ -285,10 +301,45 @@ static void wait_for_command(struct watch *watch) {
   watch->ended = 1;
 }
 
-static void serve(struct watch *watch) {
-  int r = confine__supervisor_serve(watch->supervisor);
+/*
+ * The supervisor's own thread, started when the first call comes. A call may wait for what others provide, such as a
+ * file system that does not answer; the monitor must go on being the clock and hearing its caller. A thread and not a
+ * process, so that to the kernel it is an ancestor of the callers too, which it must be to read their memory
+ * (ptrace_scope 1 of the Yama security module); its identity is its own all the same (credentials(7)).
+ */
+static int run_supervisor(void *arg) {
+  struct watch *watch = arg;
+  struct pollfd fd = {.fd = watch->listener, .events = POLLIN};
+  int r = 0;
+  while (r == 0) {
+    sys(__NR_ppoll, &fd, 1, 0, 0, 8);
+    if (fd.revents & POLLIN)
+      r = confine__supervisor_serve(watch->supervisor);
+    else if (fd.revents)
+      break;
+  }
+  if (r < 0) {
+    __atomic_store_n(&watch->serving_error, -r, __ATOMIC_RELEASE);
+    sys(__NR_kill, watch->supervisor->monitor, SIGCHLD); /* wakes the monitor */
+  }
+  sys(__NR_exit, 0); /* of the thread; returning would end the monitor */
+  return 0;
+}
+
+/* Returns what is still to be polled for. Where no thread can be had, as at a limit that the command has reached, the
+ * call is answered here. */
+static short serve(struct watch *watch) {
+  long r = confine__clone(SYS_CLONE_VM | SYS_CLONE_FS | SYS_CLONE_FILES | SYS_CLONE_SIGHAND | SYS_CLONE_THREAD,
+                          watch->supervisor_stack, run_supervisor, watch);
+  if (r > 0) {
+    watch->handed_over = 1;
+    return 0;
+  }
+  r = confine__supervisor_serve(watch->supervisor);
+  confine__identity_return(watch->supervisor);
   if (r < 0)
     give_up(watch, r);
+  return POLLIN;
 }
 
 static void watch_command(struct watch *watch) {
@@ -309,7 +360,7 @@ static void watch_command(struct watch *watch) {
     }
     sys(__NR_ppoll, fds, 3, timeout, 0, 8);
     if (fds[2].revents & POLLIN)
-      serve(watch);
+      fds[2].events = serve(watch);
     else if (fds[2].revents)
       wait_for_command(watch);
     if (fds[0].revents) {
@@ -319,31 +370,27 @@ static void watch_command(struct watch *watch) {
     }
     if (!watch->ended && fds[1].revents)
       on_channel(watch);
+    if (watch->caller_gone)
+      fds[1].fd = -1;
   }
 }
 
 /* What the command left behind may go on; it stays confined, and this process stays its reaper and
  * supervisor. */
 static void wait_for_background(struct watch *watch) {
-  struct pollfd fds[2] = {{.fd = watch->signals, .events = POLLIN}, {.fd = watch->listener, .events = POLLIN}};
+  struct pollfd fds[2] = {{.fd = watch->signals, .events = POLLIN},
+                          {.fd = watch->listener, .events = watch->handed_over ? 0 : POLLIN}};
   char info[128 * 8];
-  int status;
-  long pid;
-  do {
+  while (reap(watch) && !watch->error) {
     sys(__NR_ppoll, fds, 2, 0, 0, 8);
     if (fds[1].revents & POLLIN)
-      serve(watch);
+      fds[1].events = serve(watch);
     else if (fds[1].revents)
       fds[1].fd = -1;
-    if (watch->error) {
-      end_everything(watch);
-      return;
-    }
     sys(__NR_read, watch->signals, info, sizeof info);
-    do
-      pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL, 0);
-    while (pid > 0);
-  } while (pid == 0 || pid == -EINTR);
+  }
+  if (watch->error)
+    end_everything(watch);
 }
 
 #define KEPT_MAX (CONFINE__ROOTS_MAX + 6)
@@ -396,9 +443,18 @@ static int start_supervisor(struct watch *watch) {
   return r;
 }
 
+/* The supervisor's thread may be in a call that nothing ends, and the channel stays open as long as it is there. */
+static void close_channel(const struct watch *watch) {
+  if (watch->handed_over)
+    sys(__NR_shutdown, watch->monitor->channel, SHUT_RDWR);
+}
+
 static int run_monitor(void *arg) {
   struct confine__monitor *monitor = arg;
-  struct watch watch = {.monitor = monitor, .listener = -1, .supervisor = monitor->supervisor};
+  struct watch watch = {.monitor = monitor,
+                        .listener = -1,
+                        .supervisor = monitor->supervisor,
+                        .supervisor_stack = monitor->supervisor_stack};
   struct confine__namespace held = {.descriptor = -1};
   struct confine__signal_action by_default = {0};
   uint64_t children = 1ull << (SIGCHLD - 1);
@@ -428,6 +484,7 @@ static int run_monitor(void *arg) {
     end_everything(&watch);
   if (watch.error) {
     monitor->outcome.error = watch.error;
+    close_channel(&watch);
     return 1;
   }
   monitor->wait_status = watch.status;
@@ -439,6 +496,7 @@ static int run_monitor(void *arg) {
     wait_for_background(&watch);
   }
   confine__namespace_leave(&held);
+  close_channel(&watch);
   return 0;
 }
 
@@ -455,6 +513,7 @@ int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t
   char *base = (char *)map;
   monitor->command_stack = base + COMMAND_STACK;
   monitor->init_stack = base + COMMAND_STACK + INIT_STACK;
+  monitor->supervisor_stack = base + COMMAND_STACK + INIT_STACK + SUPERVISOR_STACK;
   monitor->command_descriptor = -1;
   monitor->supervisor = (struct confine__supervisor *)(base + STACKS);
   monitor->channel = pair[1];

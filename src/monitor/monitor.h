@@ -1,7 +1,7 @@
 /*
  * The monitor: a process that never execs, stands between caller and command, and is the command's
- * parent, its tree's reaper and its clock. It shares the caller's memory (CLONE_VM), so it uses raw
- * system calls only and no libc state.
+ * parent, its tree's reaper and its clock, with the supervisor as a thread beside it once there is a call
+ * to answer. It shares the caller's memory (CLONE_VM), so it uses raw system calls only and no libc state.
  */
 #ifndef CONFINE_MONITOR_MONITOR_H
 #define CONFINE_MONITOR_MONITOR_H
@@ -36,6 +36,7 @@ struct confine__monitor {
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
   struct confine__signal_action child_action; /* the caller's, of SIGCHLD */
   char *init_stack;
+  char *supervisor_stack;
   /* With a process namespace: the command is a child of its init process, which is the monitor's. */
   int init_ready; /* futex */
   int command_descriptor; /* pidfd, or -1 */
@@ -60,7 +61,8 @@ void confine__monitor_release(void *stack);
 
 /*
  * Kills every descendant of the calling process that is or becomes its child (the caller is a child
- * subreaper) and reaps them, until none is left or limit_ms have passed. Returns 1 when none is left.
+ * subreaper) and reaps them, until none is left, or limit_ms have passed, or for a second all that is left could
+ * not be ended (a call in a file system that does not answer). Returns 1 when none is left.
  * If command's end is met, *command_status gets its wait status.
  */
 int confine__end_tree(int limit_ms, pid_t command, int *command_status);

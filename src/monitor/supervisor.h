@@ -1,10 +1,10 @@
 /*
  * The supervisor: answers the calls that the guard hands over instead of letting the kernel make them
- * (seccomp_unotify(2)). It lives in the monitor, outside the confinement and an ancestor of every
+ * (seccomp_unotify(2)). It lives in a thread of the monitor, outside the confinement and an ancestor of every
  * caller, acts on descriptors and copies of its own with the caller's identity, and never lets the
  * kernel continue a call that it has judged by memory the caller can change.
  *
- * Raw system calls only. One per command; not shared between threads.
+ * Raw system calls only. One per command, used by one thread at a time.
  */
 #ifndef CONFINE_MONITOR_SUPERVISOR_H
 #define CONFINE_MONITOR_SUPERVISOR_H
