@@ -4,6 +4,8 @@
  *
  *     bench-bare DIRECTORY COMMAND [ARG]...
  *     bench-bare - COMMAND [ARG]...           none of it: what one more static program costs
+ *     bench-bare + COMMAND [ARG]...           none of it, but as a child in a mount namespace, with a filter of one
+ *                                             instruction and its listener, that is waited for
  *
  * unshare(2), open_tree(2) of the directory, mount_setattr(2) of everything, move_mount(2), exec. As an
  * ordinary user with a user namespace that maps the caller to itself. Exit status 125 with a message on
@@ -11,10 +13,19 @@
  */
 #include "enter/sys.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define STACK (64 * 1024)
 
 extern char **environ;
 
@@ -59,11 +70,34 @@ static void enter(const char *directory) {
   check("fchdir", sys(__NR_fchdir, tree));
 }
 
+static int become_command(void *arg) {
+  char **argv = arg;
+  struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  const struct sock_fprog program = {.len = 1, .filter = &allow};
+  check("no_new_privs", sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+  check("seccomp", sys(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
+  check(argv[0], sys(__NR_execve, argv[0], argv, environ));
+  return 125;
+}
+
+static int start_and_wait(char **argv) {
+  static char stack[STACK] __attribute__((aligned(16)));
+  unsigned long flags = SYS_CLONE_VM | SYS_CLONE_VFORK | SYS_CLONE_FILES | SYS_CLONE_NEWNS |
+                        (sys(__NR_geteuid) ? SYS_CLONE_NEWUSER : 0);
+  int status;
+  long pid = clone(become_command, stack + STACK, (int)flags | SIGCHLD, argv);
+  check("clone", pid < 0 ? -errno : pid);
+  check("wait4", sys(__NR_wait4, pid, &status, 0, 0));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 125;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: bench-bare DIRECTORY|- COMMAND [ARG]...\n");
+    fprintf(stderr, "usage: bench-bare DIRECTORY|-|+ COMMAND [ARG]...\n");
     return 125;
   }
+  if (strcmp(argv[1], "+") == 0)
+    return start_and_wait(argv + 2);
   if (strcmp(argv[1], "-") != 0)
     enter(argv[1]);
   check(argv[2], sys(__NR_execve, argv[2], argv + 2, environ));

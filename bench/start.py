@@ -23,6 +23,7 @@ def plain_and_bwrap(bench, who, folder):
 def all_forms(bench, who, folder):
     cases = plain_and_bwrap(bench, who, folder)
     cases.append(("bare-exec", [bench.program("bare"), "-", *COMMAND]))
+    cases.append(("bare-status", [bench.program("bare"), "+", *COMMAND]))
     cases.append(("bare-namespace", [bench.program("bare"), str(folder), *COMMAND]))
     for runner in RUNNERS:
         cases.append((f"run-{runner}", [bench.confine, "run", "--runner", runner, "--", *COMMAND]))

@@ -22,7 +22,7 @@
 /* How long ending a tree may take; only a process stuck in the kernel needs more than milliseconds. */
 #define END_LIMIT_MS 10000
 /* How long a launcher inside may take to end its tree once its caller is gone. */
-#define INSIDE_LIMIT_MS 2000
+#define INSIDE_LIMIT_MS 1500
 
 static void send_message(const struct confine__monitor *monitor, uint32_t type, int value, int detail,
                          int index) {
