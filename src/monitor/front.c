@@ -1,5 +1,6 @@
 #include "monitor/front.h"
 #include "monitor/monitor.h"
+#include "monitor/supervisor.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -142,6 +143,16 @@ static void stop_like(int number) {
   syscall(SYS_rt_sigprocmask, SIG_BLOCK, &only, NULL, sizeof only);
 }
 
+/* A terminal that stops the job again before this process has blocked the signal anew stops it by itself. By the time
+ * it is told of that stop the whole job has gone on. Of a command that is not the monitor's child there is no telling. */
+static int has_gone_on(const struct front *front) {
+  const struct confine__monitor *monitor = front->monitor;
+  char state = '\0';
+  if (front->options->inside < 0 && monitor->command_descriptor < 0)
+    state = confine__process_state(monitor->command);
+  return state && state != 'T' && state != 't';
+}
+
 /* Our own parent sees a stopped job only if this process stops too. A caller outside is told instead, since
  * a stopped launcher would not hear its answer. */
 static void on_stopped(struct front *front, const struct confine__message *message) {
@@ -152,6 +163,8 @@ static void on_stopped(struct front *front, const struct confine__message *messa
     report(front, message);
     return;
   }
+  if (has_gone_on(front))
+    return;
   stop_like(message->value);
   forward(front, SIGCONT, front->stops);
   if (front->options->inside >= 0) /* the runner's own process */

@@ -11,15 +11,11 @@ static pid_t parent_of(pid_t pid) {
   char text[512];
   if (confine__process_read(pid, "/stat", text, sizeof text) <= 0)
     return -1;
-  /* The name in parentheses may hold anything, a parenthesis too: the last one ends it. */
-  const char *at = text, *end = NULL;
-  for (; *at; at++)
-    if (*at == ')')
-      end = at;
-  if (!end || end[1] != ' ' || !end[2] || end[3] != ' ')
+  const char *at = confine__stat_state(text);
+  if (!at || at[1] != ' ')
     return -1;
   pid_t parent = 0;
-  for (at = end + 4; *at >= '0' && *at <= '9'; at++)
+  for (at += 2; *at >= '0' && *at <= '9'; at++)
     parent = parent * 10 + (*at - '0');
   return parent;
 }

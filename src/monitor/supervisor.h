@@ -78,6 +78,10 @@ int confine__supervisor_serve(struct confine__supervisor *supervisor);
 long confine__process_open(pid_t tid, const char *leaf, int flags);
 /* Reads what one read gives of it into out and ends it with a zero byte; the bytes read, or a negated errno. */
 long confine__process_read(pid_t tid, const char *leaf, char *out, size_t size);
+/* Where the text of proc(5)'s stat has the state, a letter; NULL if it has none. */
+const char *confine__stat_state(const char *text);
+/* The state of a process; a zero byte if it cannot be read. */
+char confine__process_state(pid_t pid);
 /* Finds the number behind key ("Tgid:") at the start of a line of a status file; NULL, or what follows it. */
 const char *confine__status_number(const char *text, const char *key, uint64_t base, uint64_t *value);
 

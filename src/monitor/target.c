@@ -55,6 +55,23 @@ long confine__process_read(pid_t tid, const char *leaf, char *out, size_t size) 
   return got;
 }
 
+/* The name in parentheses before it may hold any character, a parenthesis too. */
+const char *confine__stat_state(const char *text) {
+  const char *end = NULL;
+  for (; *text; text++)
+    if (*text == ')')
+      end = text;
+  return end && end[1] == ' ' && end[2] ? end + 2 : NULL;
+}
+
+char confine__process_state(pid_t pid) {
+  char text[512];
+  if (confine__process_read(pid, "/stat", text, sizeof text) <= 0)
+    return '\0';
+  const char *state = confine__stat_state(text);
+  return state ? *state : '\0';
+}
+
 /* A process that cannot be read is not guessed about: EPERM. */
 static long open_process(pid_t tid, const char *leaf) {
   long fd = confine__process_open(tid, leaf, O_PATH);

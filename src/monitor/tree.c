@@ -15,14 +15,8 @@
 
 /* Killed, and yet neither gone nor running: in a call that nothing ends, or with a thread in one. */
 static int is_stuck(pid_t pid) {
-  char text[512];
-  const char *name_end = NULL;
-  if (confine__process_read(pid, "/stat", text, sizeof text) <= 0)
-    return 0;
-  for (const char *at = text; *at; at++) /* the name in parentheses may hold any character (proc(5)) */
-    if (*at == ')')
-      name_end = at;
-  return name_end && name_end[1] == ' ' && (name_end[2] == 'D' || name_end[2] == 'Z');
+  char state = confine__process_state(pid);
+  return state == 'D' || state == 'Z';
 }
 
 /* Kills the processes named in a buffer of decimal pids; returns where an unfinished number begins. *stuck becomes 0

@@ -191,6 +191,25 @@ def test_stop_and_foreground_again_and_again(terminal, box):
     assert terminal.status() == 130
 
 
+def test_a_stop_that_is_over_when_confine_hears_of_it(box):
+    """As when the terminal stops the job again while confine is about to block the signal."""
+    if box.runner == "bwrap":
+        pytest.skip("of a command inside another launcher there is no telling whether it still is stopped")
+    process = box.spawn(box.run_words(["sleep", "300"]))
+    sleep = box.mark.wait_for("sleep")
+    process.send_signal(signal.SIGSTOP)
+    os.kill(sleep, signal.SIGSTOP)
+    wait_until(lambda: state_of(process.pid) == "T" and state_of(sleep) == "T", 5, "both to stop")
+    time.sleep(0.2)  # the monitor has told
+    os.kill(sleep, signal.SIGCONT)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    assert (state_of(process.pid), state_of(sleep)) == ("S", "S")
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_stop_and_background(terminal, box):
     terminal.send(line(box, "sh", "-c", "echo go; sleep 0.7; echo finished >done; exit 3") + "\n")
     terminal.expect("go")
