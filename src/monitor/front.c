@@ -144,7 +144,7 @@ static void stop_like(int number) {
 }
 
 /* A terminal that stops the job again before this process has blocked the signal anew stops it by itself. By the time
- * it is told of that stop the whole job has gone on. Of a command that is not the monitor's child there is no telling. */
+ * it is told of that stop the whole job has gone on. Of a command that is not the monitor's child one cannot tell. */
 static int has_gone_on(const struct front *front) {
   const struct confine__monitor *monitor = front->monitor;
   char state = '\0';
