@@ -453,14 +453,14 @@ static int open_signals(void) {
 }
 
 /* The monitor was killed, or could not go on: this process is a subreaper, the command's processes are its children
- * now. */
-static void after_lost_monitor(struct front *front) {
-  int status = 0;
-  confine__end_tree(END_LIMIT_MS, -1, &status);
+ * now. Returns 0 if one of them, or the monitor itself, could not be ended. */
+static int after_lost_monitor(struct front *front) {
+  int status = 0, none_left = confine__end_tree(END_LIMIT_MS, -1, &status);
   if (front->result->ended)
-    return; /* the launcher inside has told of the command */
+    return none_left; /* the launcher inside has told of the command */
   front->result->step = CONFINE__STEP_MONITOR;
   front->result->error = front->monitor->outcome.error; /* 0: it was killed */
+  return none_left;
 }
 
 /* It closed the channel on its way out: it is nearly gone, and sleeping takes longer than looking again. Returns 0 if a
@@ -481,12 +481,10 @@ static int finish(struct front *front) {
   struct confine__front_result *result = front->result;
   int lost = !monitor->ended && monitor->outcome.step == CONFINE__STEP_NONE;
   if (lost)
-    after_lost_monitor(front);
-  else if (monitor->keep_background && !result->timed_out && result->ended)
+    return after_lost_monitor(front);
+  if (monitor->keep_background && !result->timed_out && result->ended)
     return 0;
-  else
-    return reap_monitor(front->monitor_pid);
-  return 1;
+  return reap_monitor(front->monitor_pid);
 }
 
 int confine__front_run(struct confine__plan *plan, const struct confine__front_options *options,
