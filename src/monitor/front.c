@@ -21,9 +21,8 @@
 #include <fcntl.h>
 
 #define END_LIMIT_MS 10000
-/* Between SIGTERM at a timeout and the end of the tree; a launcher inside then has this much more to end it itself. */
+/* Between SIGTERM at a timeout and the end of the tree. */
 #define GRACE_MS 3000
-#define INSIDE_GRACE_MS 2000
 /* How long a runner's own program may take until the launcher inside it has started the command. */
 #define START_LIMIT_MS 15000
 /* System calls, so some 20 microseconds, before reaping the monitor is slept for. */
@@ -495,7 +494,7 @@ int confine__front_run(struct confine__plan *plan, const struct confine__front_o
                                      .keep_background = options->keep_background,
                                      .denials = options->denials,
                                      .timeout_ms = options->timeout_ms,
-                                     .grace_ms = options->inside >= 0 ? GRACE_MS + INSIDE_GRACE_MS : GRACE_MS,
+                                     .grace_ms = GRACE_MS,
                                      .terminate_outside = options->inside >= 0};
   uint64_t every = ~0ull; /* sigfillset(3) leaves out what the C library keeps for itself */
   void *stack = NULL;

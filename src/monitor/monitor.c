@@ -118,7 +118,6 @@ struct watch {
   int handed_over;    /* the supervisor's own thread has it */
   int serving_error;  /* of that thread, which has ended with it */
   struct confine__supervisor *supervisor;
-  char *supervisor_stack; /* of that thread; with background processes left, *monitor may be gone when it starts */
   int64_t deadline;   /* 0: none */
   int terminated;     /* the polite signal has been sent */
   int ending;         /* a launcher inside has been told to end */
@@ -231,10 +230,25 @@ static void end_everything(struct watch *watch) {
   watch->ended = 1;
 }
 
-static void on_deadline(struct watch *watch) {
-  watch->timed_out |= !watch->ending;
-  if (watch->terminated || !watch->monitor->grace_ms) {
+/* A launcher inside has been told too and ends its own tree, which it can even while its supervisor is held up. Killed
+ * before it has, it would leave its processes to a thread that cannot end. */
+static void end_soon(struct watch *watch) {
+  if (!watch->monitor->terminate_outside) {
     end_everything(watch);
+  } else if (!watch->ending) {
+    watch->ending = 1;
+    watch->deadline = sys_now_ms() + INSIDE_LIMIT_MS;
+  }
+}
+
+static void on_deadline(struct watch *watch) {
+  if (watch->ending) {
+    end_everything(watch);
+    return;
+  }
+  watch->timed_out = 1;
+  if (watch->terminated || !watch->monitor->grace_ms) {
+    end_soon(watch);
     return;
   }
   watch->terminated = 1;
@@ -257,18 +271,6 @@ static void pass_signal(struct watch *watch, const struct confine__message *mess
     watch->monitor->told_stopped = 0;
   }
   signal_command(watch, message->value);
-}
-
-/* A launcher inside has been told too and ends its own tree, which it can even while its supervisor is held up. Killed
- * before it has, it would leave its processes to a thread that cannot end. */
-static void end_soon(struct watch *watch) {
-  if (!watch->monitor->terminate_outside) {
-    end_everything(watch);
-  } else if (!watch->ending) {
-    watch->ending = 1;
-    watch->terminated = 1;
-    watch->deadline = sys_now_ms() + INSIDE_LIMIT_MS;
-  }
 }
 
 static void on_channel(struct watch *watch) {
@@ -326,11 +328,12 @@ static int run_supervisor(void *arg) {
   return 0;
 }
 
-/* Returns what is still to be polled for. Where no thread can be had, as at a limit that the command has reached, the
- * call is answered here. */
+/* The thread's stack lies below the monitor's, which lies below the supervisor: with background processes left, *monitor
+ * may be gone already. Returns what is still to be polled for. Where no thread can be had, as at a limit that the command
+ * has reached, the call is answered here. */
 static short serve(struct watch *watch) {
   long r = confine__clone(SYS_CLONE_VM | SYS_CLONE_FS | SYS_CLONE_FILES | SYS_CLONE_SIGHAND | SYS_CLONE_THREAD,
-                          watch->supervisor_stack, run_supervisor, watch);
+                          (char *)watch->supervisor - MONITOR_STACK, run_supervisor, watch);
   if (r > 0) {
     watch->handed_over = 1;
     return 0;
@@ -451,10 +454,7 @@ static void close_channel(const struct watch *watch) {
 
 static int run_monitor(void *arg) {
   struct confine__monitor *monitor = arg;
-  struct watch watch = {.monitor = monitor,
-                        .listener = -1,
-                        .supervisor = monitor->supervisor,
-                        .supervisor_stack = monitor->supervisor_stack};
+  struct watch watch = {.monitor = monitor, .listener = -1, .supervisor = monitor->supervisor};
   struct confine__namespace held = {.descriptor = -1};
   struct confine__signal_action by_default = {0};
   uint64_t children = 1ull << (SIGCHLD - 1);
@@ -513,7 +513,6 @@ int confine__monitor_start(struct confine__monitor *monitor, int *channel, pid_t
   char *base = (char *)map;
   monitor->command_stack = base + COMMAND_STACK;
   monitor->init_stack = base + COMMAND_STACK + INIT_STACK;
-  monitor->supervisor_stack = base + COMMAND_STACK + INIT_STACK + SUPERVISOR_STACK;
   monitor->command_descriptor = -1;
   monitor->supervisor = (struct confine__supervisor *)(base + STACKS);
   monitor->channel = pair[1];

@@ -36,7 +36,6 @@ struct confine__monitor {
   char *command_stack; /* top of the child's stack, in the same mapping as the monitor's */
   struct confine__signal_action child_action; /* the caller's, of SIGCHLD */
   char *init_stack;
-  char *supervisor_stack;
   /* With a process namespace: the command is a child of its init process, which is the monitor's. */
   int init_ready; /* futex */
   int command_descriptor; /* pidfd, or -1 */

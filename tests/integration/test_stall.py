@@ -93,13 +93,12 @@ def change(unanswering):
     return ["/usr/bin/python3", "-c", CHANGE.format(str(unanswering.place / "name"))]
 
 
-def start(box, form, unanswering, words, options=(), report=None):
+def start(box, form, unanswering, words, options=()):
     if form == "run":
-        argv = box.run_words(words, options, report=report)
+        argv = box.run_words(words, options)
     else:
         argv = box.wrap(*words, options=options)["argv"]
-    process = box.spawn(argv, privileged=unanswering.mount)
-    return process
+    return box.spawn(argv, privileged=unanswering.mount)
 
 
 def test_the_time_limit_holds(box, unanswering):
