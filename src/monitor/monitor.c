@@ -328,9 +328,9 @@ static int run_supervisor(void *arg) {
   return 0;
 }
 
-/* The thread's stack lies below the monitor's, which lies below the supervisor: with background processes left, *monitor
- * may be gone already. Returns what is still to be polled for. Where no thread can be had, as at a limit the command
- * has reached, the call is answered here. */
+/* The thread's stack lies below the monitor's, which lies below the supervisor: with background processes left,
+ * *monitor may be gone already. Returns what is still to be polled for. Where no thread can be had, as at a limit that
+ * the command has reached, the call is answered here. */
 static short serve(struct watch *watch) {
   long r = confine__clone(SYS_CLONE_VM | SYS_CLONE_FS | SYS_CLONE_FILES | SYS_CLONE_SIGHAND | SYS_CLONE_THREAD,
                           (char *)watch->supervisor - MONITOR_STACK, run_supervisor, watch);
